@@ -1,49 +1,49 @@
-"""Everything this package raises, as one tree.
+"""All exceptions of this package, as one tree.
 
 GroupKafkaError
 ├── OptionError                 a wrong, missing or conflicting option; nothing was started
-├── SchemaError                 a schema names columns or types that no record has; or a record does not fit it
-├── BrokerError                 what the brokers refused or did not answer
+├── SchemaError                 a schema names columns or types that no record has, or a record does not fit the schema
+├── BrokerError                 the brokers refused a request, or did not answer it
 │   ├── BrokerUnavailable       no broker answers, or a partition's leader does not
 │   ├── AuthenticationFailed    the brokers refuse the user, the password or the certificate
 │   ├── NotAuthorized           the user lacks an ACL on the group or on a topic
 │   ├── GroupNotFound           the group has neither members nor committed offsets
 │   ├── NotAConsumerGroup       the group is of another kind: a share group, a streams group, or Kafka Connect's
 │   └── TopicNotFound           a subscribed topic does not exist
-├── MembershipError             this driver and its group
+├── MembershipError             this driver is not, or no longer, a member of its group
 │   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
 │   ├── MemberFenced            another process uses the same `kafka.group.instance.id`
-│   ├── GroupActive             a command would write a group's offsets or delete it, and it has members or is in use
+│   ├── GroupActive             the group has members or is in use, so a command must not change or delete it
 │   └── MembershipClosed        the member has left the group (the query is stopping)
-├── CommitError                 one commit of records; `passing` says whether the same commit may be sent again
+├── CommitError                 a commit of records failed; `passing` tells whether the same commit may be sent again
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again
 │   ├── CoordinatorUnavailable  the coordinator is loading or moving: try again
-│   ├── MemberUnknown           expelled from the group: rejoin
-│   ├── CommitOutcomeUnknown    no answer: it may or may not have been written
+│   ├── MemberUnknown           the member was expelled from the group, and rejoins
+│   ├── CommitOutcomeUnknown    there was no answer, so the commit may or may not have been written
 │   └── CommitRefused           the broker will never accept it (its metadata is too large, ...)
-├── HandoffError                the rules of the hand-off (docs/handoff.md)
-│   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
-│   ├── CommitRecordUnreadable  the group's record of a partition is in a format that this version does not read
-│   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
+├── HandoffError                a rule of the hand-off does not allow the query to continue (docs/handoff.md)
+│   ├── CheckpointBehindGroup   the group's records show plans of this stream that the checkpoint does not have
+│   ├── CommitRecordUnreadable  the group's record of a partition is in a format that this version cannot read
+│   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the previous one
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
-│   └── OffsetsInTheWay         a migration or a reset would replace what the group has committed
-├── OffsetError                 an offset in the checkpoint that cannot be used (another version, group or topic)
-│   ├── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
-│   ├── CheckpointOfAnotherStream  `checkpointLocation` of the reader is not that of its query
+│   └── OffsetsInTheWay         a migration or a reset would replace offsets that the group has committed
+├── OffsetError                 an offset in the checkpoint cannot be used (another version, group or topic)
+│   ├── UncommittedBatch        the checkpoint to migrate ends in the middle of a micro-batch
+│   ├── CheckpointOfAnotherStream  the reader's `checkpointLocation` is not the checkpoint of its query
 │   └── CheckpointUnreadable    the files of a checkpoint cannot be read
-├── SinkError                   writing into Kafka (docs/sink.md)
+├── SinkError                   the sink cannot write into Kafka, or must not (docs/sink.md)
 │   ├── CheckpointBehindSink    the topic has later micro-batches of the query than the checkpoint
-│   ├── BatchUnknown            nothing says whether a micro-batch was written: the sink's offsets have expired
+│   ├── BatchUnknown            it is not known whether a micro-batch was written: the sink's offsets have expired
 │   ├── WrittenElsewhere        a micro-batch is half written under another prefix, or in another topic
 │   ├── InputIncomplete         Spark has cancelled the task before its last row
-│   ├── ReplayDiffers           a replayed micro-batch has other rows than those that are in the topic
+│   ├── ReplayDiffers           a replayed micro-batch has other rows than the topic
 │   ├── TokenUnreadable         another client or version committed to a group of the sink
-│   ├── WriterFenced            another try of the task, or another query, writes with the same transactional id
+│   ├── WriterFenced            another attempt of the task, or another query, writes with the same transactional id
 │   ├── RecordTooLarge          a row is larger than the producer or the topic allows
 │   └── RecordRefused           a row has no topic, or a partition that the topic does not have
 ├── ProcessLimitReached         the process has no memory or no thread left for a Kafka client
-├── WorkersPythonUnsuitable     Spark starts a Python that lacks this package, or is another version
+├── WorkersPythonUnsuitable     Spark starts a Python that lacks this package, or has another version of it
 ├── ReportsUnavailable          the driver's program cannot report durable plans to the runner
 ├── NotWithSparkConnect         `stop_gracefully` and `await_termination` need the driver on this host
 └── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
@@ -58,18 +58,18 @@ class GroupKafkaError(Exception):
     """Base of all errors of this package."""
 
     passing: ClassVar[bool] = False
-    """Whether the same step may succeed later, with nothing changed here: a broker restarts, or the group rebalances."""
+    """Whether the error is retriable: the same step may succeed later, once a broker has restarted or the group rebalanced."""
 
 
 def passes(error: Exception) -> bool:
-    """Return whether what failed with this error may succeed later, with nothing changed here (`GroupKafkaError.passing`)."""
+    """Return whether an error is retriable (`GroupKafkaError.passing`)."""
     return isinstance(error, GroupKafkaError) and error.passing
 
 
 class OptionError(GroupKafkaError):
     """An option is unknown, missing, malformed or in conflict with another one.
 
-    `problems` has one text for each mistake; the message has them all.
+    `problems` has one text for each mistake; the message contains all of them.
     """
 
     def __init__(self, text: str, problems: tuple[str, ...] = ()) -> None:
@@ -104,7 +104,7 @@ class GroupNotFound(BrokerError):
 
 
 class NotAConsumerGroup(BrokerError):
-    """The group is of another kind: a share group, a streams group, or a classic one that is not of consumers."""
+    """The group is of another kind: a share group, a streams group, or a classic group whose members are not consumers."""
 
 
 class TopicNotFound(BrokerError):
@@ -148,7 +148,7 @@ class CoordinatorUnavailable(CommitError):
 
 
 class MemberUnknown(CommitError):
-    """The coordinator no longer knows this member: its session or its `max.poll.interval.ms` ran out. It rejoins by itself."""
+    """The coordinator has expelled this member after its session or its `max.poll.interval.ms`. It rejoins by itself."""
 
     passing = True
 
@@ -162,15 +162,15 @@ class CommitRefused(CommitError):
 
 
 class HandoffError(GroupKafkaError):
-    """A rule of the hand-off does not allow to continue (docs/handoff.md)."""
+    """A rule of the hand-off does not allow the query to continue (docs/handoff.md)."""
 
 
 class CheckpointBehindGroup(HandoffError):
-    """The group knows plans of this stream that its checkpoint lacks: it was restored, copied, or runs twice."""
+    """The group's records show plans of this stream that its checkpoint lacks: it was restored, copied, or runs twice."""
 
 
 class CommitRecordUnreadable(HandoffError):
-    """The group's record of a partition is in another format: another version wrote it."""
+    """The group's record of a partition is in another format, because another version wrote it."""
 
 
 class AsynchronousProgress(HandoffError):
@@ -182,19 +182,19 @@ class ClaimTimeout(HandoffError):
 
 
 class ClaimsInTheWay(HandoffError):
-    """A reset would forget ranges that are claimed and not confirmed."""
+    """A reset would forget ranges that are claimed but not confirmed."""
 
 
 class OffsetsInTheWay(HandoffError):
-    """A migration or a reset would replace offsets, or forget claims, that the group has. Or the group is that of a sink."""
+    """A migration or a reset would replace offsets or forget claims of the group, or the group belongs to a sink."""
 
 
 class OffsetError(GroupKafkaError):
-    """An offset of the checkpoint is of another version, group or topics, or is malformed."""
+    """An offset of the checkpoint belongs to another version, group or topics, or is malformed."""
 
 
 class UncommittedBatch(OffsetError):
-    """The last micro-batch of a checkpoint that is to be migrated was planned and not committed."""
+    """The last micro-batch of a checkpoint to migrate was planned but not committed."""
 
 
 class CheckpointOfAnotherStream(OffsetError):
@@ -210,11 +210,11 @@ class SinkError(GroupKafkaError):
 
 
 class CheckpointBehindSink(SinkError):
-    """The topic has later micro-batches of the query than its checkpoint: that was restored, deleted or copied."""
+    """The topic has later micro-batches of the query than its checkpoint, which was restored, deleted or copied."""
 
 
 class BatchUnknown(SinkError):
-    """Nothing says whether a micro-batch was written before: the sink's offsets have expired, or never were."""
+    """It is not known whether a micro-batch was written before: the sink's offsets have expired, or never existed."""
 
 
 class WrittenElsewhere(SinkError):
@@ -222,7 +222,7 @@ class WrittenElsewhere(SinkError):
 
 
 class InputIncomplete(SinkError):
-    """A task has not seen the end of its rows: Spark has cancelled it. What it wrote is aborted."""
+    """Spark has cancelled a task before the end of its rows. The rows that it wrote are aborted."""
 
 
 class ReplayDiffers(SinkError):
@@ -230,11 +230,11 @@ class ReplayDiffers(SinkError):
 
 
 class TokenUnreadable(SinkError):
-    """Another client, or another version of this package, committed to a group in which the sink keeps what it has written."""
+    """Another client, or another version of this package, committed to a group in which the sink records its progress."""
 
 
 class WriterFenced(SinkError):
-    """Another try of the same task, or another query with the same prefix, has taken the transactional id."""
+    """Another attempt of the same task, or another query with the same prefix, has taken the transactional id."""
 
 
 class RecordTooLarge(SinkError):
@@ -246,15 +246,15 @@ class RecordRefused(SinkError):
 
 
 class ProcessLimitReached(GroupKafkaError):
-    """The process has no memory or no thread left: usually `spark.executor.pyspark.memory` limits its address space."""
+    """The process has no memory or no thread left, usually because of `spark.executor.pyspark.memory`."""
 
 
 class WorkersPythonUnsuitable(GroupKafkaError):
-    """`register` found that Spark's Python workers would fail: their Python lacks the package, or is another version."""
+    """Spark's Python workers would fail, because their Python lacks the package, or has another version of it."""
 
 
 class NotWithSparkConnect(GroupKafkaError):
-    """A query of Spark Connect cannot be stopped gracefully: its driver may run on another host. It still runs."""
+    """A query of Spark Connect cannot be stopped gracefully, because its driver may run on another host. It still runs."""
 
 
 class ReportsUnavailable(GroupKafkaError):

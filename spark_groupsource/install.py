@@ -1,15 +1,15 @@
-"""How this package is installed, as its texts say it: the one place to change when an index has the package.
+"""The installation advice in this package's texts: the one place to change once a package index has the package.
 
-Until then no text may name it to pip: whoever registered the name first would be installed.
+Until then no text may give the name to pip, which would install the package of anybody who registers the name first.
 """
 
 from __future__ import annotations
 
 SOURCE = "."
-"""What pip is given."""
+"""The argument for `pip install`."""
 
 WHERE = " in a clone of the project"
-"""Where that works. Once an index has the package, `SOURCE` is its name there, and this is empty."""
+"""Where to run it. Once an index has the package, `SOURCE` is its name there, and this is empty."""
 
 
 def with_extra(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What one run of a query reports while it works, for whoever counts it.
+"""Defines the reports of a query's run to its metrics.
 
-`Observer` ignores every report, so nobody has to ask whether there is one. `metrics.tally.Tally` is the observer that counts.
-Each method names the thread that calls it. The arguments are values that nobody edits later, except where a method says so.
+`Observer` ignores every report, so callers need not check whether metrics are on. `metrics.tally.Tally` is the observer that
+counts. The comments name the thread that calls each method. Arguments are never edited later, unless a method says so.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Observer:
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """Note what the group has given to this member; the arguments are those of `group.assignment.Assignment`."""
+        """Note the partitions assigned to this member; the arguments are the fields of `group.assignment.Assignment`."""
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
         """Note a callback of the group."""
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
-        """Note the end of a wait for ranges in flight; `in_time`: they were confirmed before the drain timeout."""
+        """Note the end of a drain, and whether the ranges in flight were confirmed before the drain timeout (`in_time`)."""
 
     def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Note the records of all owned partitions. The caller edits this mapping later, so keep a copy."""
@@ -63,4 +63,4 @@ class Observer:
 
 
 UNOBSERVED = Observer()
-"""For a run that nobody watches."""
+"""The observer of a run without metrics."""

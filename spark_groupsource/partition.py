@@ -1,4 +1,4 @@
-"""A partition, and a range of its offsets."""
+"""The values that identify a partition and a range of its offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of offsets in the range. Compacted and transactional topics have fewer records than that."""
+        """The number of offsets in the range. Compacted and transactional topics have fewer records than offsets."""
         return self.end - self.start
 
     def overlap(self, other: OffsetRange) -> OffsetRange:
@@ -43,13 +43,13 @@ Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
 
 
 def listed(things: Iterable[object], most: int = 5) -> str:
-    """Return things as a message names them, in their order: `orders-3, orders-7 and 118 more`."""
+    """Return a list of things for a message, in their order: `orders-3, orders-7 and 118 more`."""
     names = [str(thing) for thing in things]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, dict[str, Value]]:
-    """Return values as offsets in JSON have them: by topic, and there by the number of the partition, both ascending."""
+    """Return values in the form of offsets in JSON: by topic, and then by the number of the partition, both ascending."""
     topics: dict[str, dict[str, Value]] = {}
     for partition in sorted(values):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = values[partition]

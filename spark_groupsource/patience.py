@@ -1,6 +1,6 @@
-"""How long something may take, and trying it again until then.
+"""Deadlines, and attempts that are repeated until a deadline.
 
-Clock and sleep are given, so that tests need not wait. Times are seconds of a monotonic clock.
+Clock and sleep are parameters, so that tests need not wait. Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ K = TypeVar("K")
 
 
 def doubled(first_s: float, most_s: float) -> Iterator[float]:
-    """Yield the first time, and then twice the last one each time, up to the longest."""
+    """Yield `first_s`, and then twice the previous time each time, up to `most_s`."""
     while True:
         yield first_s
         first_s = min(2 * first_s, most_s)
 
 
 class Deadline:
-    """A moment until which something is tried. It is only read, so any thread may use it."""
+    """A moment until which something is tried. It never changes, so any thread may use it."""
 
     def __init__(
         self, seconds: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -38,7 +38,7 @@ class Deadline:
         Args:
             seconds: how far away the deadline is.
             clock: returns seconds, monotonic.
-            sleep: waits for so many seconds.
+            sleep: waits for a number of seconds.
         """
         self._clock = clock
         self._sleep = sleep
@@ -46,7 +46,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """The seconds that are left; 0 from the deadline on."""
+        """The seconds until the deadline; 0 after it."""
         return max(0.0, self._at - self._clock())
 
     @property
@@ -55,9 +55,9 @@ class Deadline:
         return self._clock() >= self._at
 
     def attempts(self, interval_s: float = RETRY_INTERVAL_S, first_s: float | None = None) -> Iterator[int]:
-        """Yield 0, 1, 2 and so on, `interval_s` seconds apart: at least once, and for the last time when the deadline is over.
+        """Yield 0, 1, 2 and so on, `interval_s` seconds apart: at least once, and for the last time just after the deadline.
 
-        In `for ... else` the `else` runs when the deadline came first.
+        In a `for ... else`, the `else` runs if the deadline came first.
 
         Args:
             interval_s: seconds between two attempts.
@@ -76,15 +76,15 @@ class Deadline:
     def retry(
         self, step: Callable[[], T], may_pass: Callable[[Exception], bool] = passes, interval_s: float = RETRY_INTERVAL_S
     ) -> T:
-        """Return what `step` returns; try it again while it fails with an error that passes.
+        """Return the result of `step`, and repeat it while it fails with a retriable error.
 
         Args:
-            step: what to do.
+            step: the step.
             may_pass: whether another attempt may succeed after this error.
             interval_s: seconds between two attempts.
 
         Raises:
-            Exception: the last error of `step`. It does not pass, or the deadline is over.
+            Exception: the last error of `step`. It is not retriable, or the deadline is over.
         """
         while True:
             try:
@@ -95,10 +95,10 @@ class Deadline:
                 self.pause_after(error, interval_s)
 
     def pause_after(self, error: Exception, interval_s: float = RETRY_INTERVAL_S) -> None:
-        """Wait before the next attempt at what has failed.
+        """Wait before the next attempt at something that has failed.
 
         Args:
-            error: why it failed.
+            error: the reason for the failure.
             interval_s: how many seconds to wait.
 
         Raises:
@@ -111,13 +111,13 @@ class Deadline:
 
 
 class Retries:
-    """When to try again what has failed, for a caller that must not wait. Used by one thread.
+    """Tells a caller that must not wait when to try again. Used by one thread.
 
-    It is due from the start, and again `interval_s` after each failure.
+    An attempt is due from the start, and again `interval_s` after each failure.
     """
 
     def __init__(self, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic) -> None:
-        """Be due at once.
+        """Begin with an attempt that is due.
 
         Args:
             interval_s: seconds between two attempts.
@@ -133,7 +133,7 @@ class Retries:
         return self._clock() >= self._due_at
 
     def make_due(self) -> None:
-        """Allow an attempt now: there is something new to try."""
+        """Make an attempt due now, because there is something new to try."""
         self._due_at = self._clock()
 
     def failed(self) -> None:
@@ -143,18 +143,18 @@ class Retries:
 
 @dataclass(frozen=True)
 class _Failure:
-    """One of many things, which has failed."""
+    """The failure of one of many keys."""
 
-    since: float | None
-    """Since when it fails; `None` for what is only put off."""
+    began_at: float | None
+    """When it began to fail; `None` if it was only put off."""
     due_at: float
 
 
 class Failures(Generic[K]):
-    """Which of many things fail, each with its own patience, for a caller that must not wait. Used by one thread.
+    """Tracks which of many keys fail, with a patience for each, for a caller that must not wait. Used by one thread.
 
-    What has not failed is due. What has failed is due at a multiple of the interval, about one interval later: so things that
-    failed at different times are tried again together. The failures are a mapping that is replaced and never edited.
+    A key that has not failed is due. A key that has failed is due about one interval later, at a multiple of the interval, so
+    that keys that failed at different times are tried again together. The failures are a mapping that is replaced, never edited.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Failures(Generic[K]):
         """Begin without a failure.
 
         Args:
-            patience_s: how many seconds each may fail in a row.
+            patience_s: how many seconds a key may fail in a row.
             interval_s: seconds between two attempts.
             clock: returns seconds, monotonic.
         """
@@ -173,29 +173,31 @@ class Failures(Generic[K]):
         self._failures: Mapping[K, _Failure] = {}
 
     def failing(self, keys: Iterable[K]) -> set[K]:
-        """Return those of these that failed last time, or were put off."""
+        """Return the keys that failed last time, or were put off."""
         return {key for key in keys if key in self._failures}
 
     def due(self, keys: Iterable[K]) -> set[K]:
-        """Return those of these that may be tried now."""
+        """Return the keys that may be tried now."""
         now = self._clock()
         return {key for key in keys if key not in self._failures or self._failures[key].due_at <= now}
 
     def failed(self, keys: Iterable[K]) -> set[K]:
-        """Note a failure of each; return those that have failed in a row for longer than the patience."""
+        """Note a failure of each key, and return those that have failed in a row for longer than the patience."""
         now = self._clock()
         due_at = self._next(now, self._interval_s)
-        since = {key: now if (known := self._failures.get(key)) is None or known.since is None else known.since for key in keys}
-        self._failures = {**self._failures, **{key: _Failure(began, due_at) for key, began in since.items()}}
-        return {key for key, began in since.items() if now - began > self._patience_s}
+        began_at = {
+            key: now if (known := self._failures.get(key)) is None or known.began_at is None else known.began_at for key in keys
+        }
+        self._failures = {**self._failures, **{key: _Failure(began, due_at) for key, began in began_at.items()}}
+        return {key for key, began in began_at.items() if now - began > self._patience_s}
 
     def put_off(self, keys: Iterable[K], interval_s: float) -> None:
-        """Try these again later. That is no failure: their time does not run, and begins anew when they fail."""
+        """Try these keys again later. This does not count as a failure: their patience starts again when they fail."""
         due_at = self._next(self._clock(), interval_s)
         self._failures = {**self._failures, **dict.fromkeys(keys, _Failure(None, due_at))}
 
     def forget(self, keys: Collection[K]) -> None:
-        """Forget these: they have succeeded, or nobody wants them any more."""
+        """Forget keys that have succeeded, or are no longer needed."""
         self._failures = {key: failure for key, failure in self._failures.items() if key not in keys}
 
     def _next(self, now: float, interval_s: float) -> float:

@@ -1,7 +1,7 @@
-"""Whom this process works for, as each of its log lines says.
+"""Adds the group, query and stream to every log record.
 
 All runners of a driver write to one stderr, and so do all workers of an executor. A runner works for one query. A worker has one
-task at a time, and the next one may be another query's. So a line keeps whom it was written for.
+task at a time, and the next task may belong to another query. So each record keeps the names that were current when it was made.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import logging
 from typing import Any
 
 FIELD = "groupkafka_subject"
-"""The attribute of a record, for any formatter of a process that Spark starts. It is empty, or ends with a colon and a blank."""
+"""The attribute of a record that formatters can show. It is empty, or ends with a colon and a blank."""
 
 _subject = ""
 
 
 def work_for(**names: str | None) -> None:
-    """Set whom the lines from now on are written for.
+    """Set the names that log records carry from now on.
 
     Args:
-        names: What it is, in the order in which it is shown, such as a group and a query. Without a value it is left out.
+        names: The names by kind, such as a group and a query, in the order in which they are shown. Empty ones are left out.
     """
     global _subject
     shown = ", ".join(f"{kind} {_printable(name)}" for kind, name in names.items() if name)
@@ -28,18 +28,18 @@ def work_for(**names: str | None) -> None:
 
 
 def current_subject() -> str:
-    """Return whom lines are written for now, as FIELD has it."""
+    """Return the names that log records carry now, as in FIELD."""
     return _subject
 
 
 @functools.cache
 def name_in_records() -> None:
-    """From now on each record of this process has FIELD, also for a handler that is not ours: empty in those of others."""
+    """Give every log record of this process the attribute FIELD. It is empty in the records of other packages."""
     make = logging.getLogRecordFactory()
 
     def named(*given: Any, **more: Any) -> logging.LogRecord:
         record = make(*given, **more)
-        # logging.makeLogRecord, which remakes the record of another process, gives it no name at first.
+        # logging.makeLogRecord, which recreates the record of another process, makes it without a name first.
         is_ours = record.name is not None and record.name.partition(".")[0] == __package__
         setattr(record, FIELD, _subject if is_ours else "")
         return record
@@ -48,5 +48,5 @@ def name_in_records() -> None:
 
 
 def _printable(name: str) -> str:
-    """Return a name that cannot begin a line of its own. A group may have any character."""
+    """Return a name that cannot break a log line. The name of a group may contain any character."""
     return name if name.isprintable() else ascii(name)

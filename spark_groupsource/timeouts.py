@@ -1,59 +1,60 @@
-"""How long somebody waits, and the times that several modules share: each in seconds, with its reason.
+"""Time limits and intervals that several modules share, or that a user waits for: each in seconds, with its reason.
 
-A time that one module uses stands in that module. What a user may choose is an option (options/model.py). Which error means what
-is in brokers/broker_errors.py.
+A time that only one module uses is defined in that module. Times that a user may choose are options (options/model.py). The
+meaning of errors is in brokers/broker_errors.py.
 """
 
 from __future__ import annotations
 
-# Requests: how long a broker may take.
+# Time limits of requests, and pauses between them.
 
 REQUEST_TIMEOUT_S = 10.0
-"""One request to a broker. librdkafka asks another broker when it is over."""
+"""The time limit of one request to a broker. After it, librdkafka asks another broker."""
 
 FIRST_TIMEOUTS_S = (3.0, 3.0)
-"""Time limits of the first attempts to describe topics. After each of them another broker is asked."""
+"""The time limits of the first attempts to describe topics. After each of them another broker is asked."""
 
 IDLE_S = 10.0
-"""After this time without an answer, silence may mean that the network has forgotten the connection. A client's first request
-then is repeated on a new connection, or a new client is made for it."""
+"""How long a client may be idle. After a longer pause, a missing answer may mean that the network has forgotten the connection,
+so the first request is repeated on a new connection, or sent by a new client."""
 
 FETCH_TIMEOUT_S = 30.0
-"""Time limit of one request for the group's commits, which have the records of the hand-off."""
+"""The time limit of one request for the group's commits, which contain the records of the hand-off."""
 
 GROUP_OFFSETS_S = 60.0
-"""How long a task of the sink, and its driver, try to read or commit a token, or to list the groups. Coordinators move within
+"""How long a task of the sink, or its driver, tries to read or commit a token, or to list the groups. Coordinators move within
 seconds."""
 
 LIST_AGAIN_S = 1.0
-"""Before the groups are listed again: a broker did not answer, was still loading, or is away and its groups are on their way."""
+"""The pause before the groups are listed again, because a broker did not answer, was still loading, or is away while its groups
+move."""
 
 TRANSACTION_S = 120.0
 """How long a task of the sink tries one step of a transaction. Coordinators move within seconds."""
 
 INIT_TRY_S = 5.0
-"""How long a task of the sink waits for its transactional id before it looks whether the brokers have refused the login."""
+"""How long a task of the sink waits for its transactional id before it checks whether the brokers have refused the login."""
 
 ABORT_S = 10.0
-"""How long a task of the sink, or its driver, tries to end a transaction that failed. Otherwise the task's next try ends it."""
+"""How long a task of the sink, or its driver, tries to end a failed transaction. After that, the next task attempt ends it."""
 
 CONNECT_S = 5.0
-"""How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
+"""How long a task of the sink waits for its first connection before it asks for the transaction's coordinator anyway."""
 
 ADDRESSES_TRIED_AFTER_S = 15.0
-"""After how long without an answer a task with a new client tries the addresses that the brokers advertise. Brokers
-that restart behind a bootstrap service that answers should not end a task."""
+"""How long a task with a new client waits for an answer before it tries the addresses that the brokers advertise. A task should
+not end because the brokers are restarting while a bootstrap service still answers."""
 
-# Trying again.
+# Attempts that are repeated.
 
 RETRY_INTERVAL_S = 0.1
-"""Between two attempts, unless the caller gives another interval."""
+"""The pause between two attempts, unless the caller gives another one."""
 
 CUT_BELIEVED_AFTER_S = 12.0
-"""How long a log has to end below what should be in it before the driver or a task believes that records were cut off.
+"""How long a log has to end below the records that should be in it before they count as cut off, in the driver and in tasks.
 
-A leader that was replaced answers for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it does
-not know that. A new leader may return an end that is too low until its followers have fetched from it.
+A leader that was replaced keeps answering for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it
+does not know yet that it was replaced. A new leader may return an end that is too low until its followers have fetched from it.
 """
 
 
@@ -62,26 +63,22 @@ def cut_believed_after_s(poll_timeout_ms: int) -> float:
     return min(CUT_BELIEVED_AFTER_S, poll_timeout_ms / 1000)
 
 
-# Membership and the hand-off.
+# Membership of the group, and the end of a run.
 
 JOIN_INTERVAL_S = 0.005
-"""Between two polls of a member until its first assignment, and how often the query looks for it: a query that starts waits."""
+"""The pause between two polls of a member until its first assignment, and how often a starting query checks for it."""
 
 LEAVE_S = 10.0
-"""How long a member that is closed may take to leave its group. The process ends afterwards, and its session runs out."""
-
-# Learning that Spark has finished a micro-batch.
+"""How long a member that is closed may take to leave its group. If it takes longer, the process ends, and its session expires."""
 
 AT_STOP_S = 5.0
-"""How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner, and
-a busy driver may take seconds for it. A run whose checkpoint can be read does not wait."""
+"""How long a stopped run waits for the report of its last plan. Spark posts the report after it has stopped the runner, and a
+busy driver may take seconds for it. A run that can read its checkpoint does not wait."""
 
-# The command line.
+# Waits of a user: at the command line, and in the driver's program.
 
 CHECK_STEP_S = 10.0
-"""One step of `groupkafka check`. Somebody waits for it."""
-
-# The driver's program.
+"""The time limit of one step of `groupkafka check`."""
 
 ANSWER_OF_A_PYTHON_S = 10.0
-"""How long `register` waits for another Python to say what it has installed. It takes 50 ms, and then `register` goes on."""
+"""How long `register` waits for another Python to report its packages, which usually takes 50 ms. Then it continues without."""

@@ -1,1 +1,1 @@
-"""Requests to the brokers about topics, partitions, offsets and groups, and the clients that make them."""
+"""Asks the brokers about topics, partitions, offsets and groups, and makes the clients for that."""

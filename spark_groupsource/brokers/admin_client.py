@@ -1,4 +1,4 @@
-"""Makes an AdminClient that lasts as long as a query or that asks once, and reads the settings of a broker."""
+"""Makes an AdminClient, for a single question or for the whole run of a query, and reads the settings of a broker."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def make_admin_client(client_settings: Mapping[str, str], last_error: LastError)
 
     Args:
         client_settings: librdkafka settings that every client needs.
-        last_error: Keeps what belongs to no request.
+        last_error: Keeps the errors that belong to no request.
 
     Raises:
         OptionError: As `make_client` does.
         AuthenticationFailed: As `make_client` does.
     """
-    # That one is a consumer's setting: librdkafka would log a warning for an AdminClient.
-    theirs = {name: value for name, value in client_settings.items() if name != "isolation.level"}
-    # A connection on which nobody waits for an answer any more is closed. By default librdkafka keeps it for a minute.
-    settings = {"socket.timeout.ms": str(int(REQUEST_TIMEOUT_S * 1000)), **theirs}
+    # isolation.level is a consumer's setting: librdkafka would log a warning for an AdminClient.
+    of_any_client = {name: value for name, value in client_settings.items() if name != "isolation.level"}
+    # Close a connection on which no answer is expected any longer. By default librdkafka keeps it for a minute.
+    settings = {"socket.timeout.ms": str(int(REQUEST_TIMEOUT_S * 1000)), **of_any_client}
     return make_client(AdminClient, settings, last_error.record, librdkafka_log)
 
 
 class LastingAdmin:
-    """An AdminClient that is used for as long as a query runs, with long pauses. Any thread may use it.
+    """An AdminClient for the whole run of a query, with long pauses between its requests. Any thread may use it.
 
-    A network may forget a connection that is idle. librdkafka is not told: requests on it disappear for a minute. So the caller
-    that gets no answer after a pause renews the client, and asks again.
+    A network may forget an idle connection without telling librdkafka, whose requests on it are then lost for a minute. So a
+    caller that gets no answer after a pause renews the client, and asks again.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LastingAdmin:
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            last_error: Keeps what belongs to no request.
+            last_error: Keeps the errors that belong to no request.
             clock: Returns seconds, monotonic.
 
         Raises:
@@ -59,12 +59,12 @@ class LastingAdmin:
         self._last_error = last_error
         self._clock = clock
         self.client = make_admin_client(client_settings, last_error)
-        """Keep a reference until the answer has come: another thread may renew the client."""
+        """Callers keep a reference until their answer has come, because another thread may renew the client."""
         self._answered_at = clock()
 
     @property
     def idle(self) -> bool:
-        """Whether no broker has answered for so long that the network may have forgotten the connections."""
+        """Whether the last answer is so old that the network may have forgotten the connections."""
         return self._clock() - self._answered_at >= IDLE_S
 
     def answered(self) -> None:
@@ -72,23 +72,23 @@ class LastingAdmin:
         self._answered_at = self._clock()
 
     def renew(self) -> None:
-        """Replace the client by one with new connections."""
-        # Not only when a broker answers: brokers that are down must not cost a new client with each question.
+        """Replace the client with one that has new connections."""
+        # Reset the time even though no broker has answered: brokers that are down must not cost a new client for each question.
         self.answered()
         try:
             self.client = make_admin_client(self._settings, self._last_error)
         except GroupKafkaError as failed:
-            log.info("no new client, so the old one is asked again: %s", failed)
+            log.info("a new client cannot be made, so the old one is used again: %s", failed)
 
 
 def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of one broker. What is asked for here is the same on every broker of a well-kept cluster.
+    """Return the settings of one broker. Callers use only settings that are the same on every broker of a well-kept cluster.
 
     Args:
         client_settings: librdkafka settings that every client needs.
 
     Returns:
-        The settings that have a value, defaults included, by their names. Secrets have none.
+        The settings that have a value, including defaults, by name. Secrets have none.
 
     Raises:
         NotAuthorized: The user may not read them (ACL DESCRIBE_CONFIGS on the cluster).
@@ -100,7 +100,7 @@ def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
     try:
         brokers = admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
         if not brokers:
-            raise BrokerUnavailable("The cluster names no broker, as when its only one has just started. Try again.")
+            raise BrokerUnavailable("The cluster names no broker, perhaps because its only one has just started. Try again.")
         resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
         (answer,) = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()
         entries = answer.result()

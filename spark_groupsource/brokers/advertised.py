@@ -1,7 +1,8 @@
-"""Whether the brokers can be reached at the addresses that they advertise.
+"""Finds out whether the brokers can be reached at the addresses that they advertise.
 
 A client connects to a server of `kafka.bootstrap.servers`, whose answer has the address of each broker (`advertised.listeners`).
-From then on the client connects to these addresses only. If it cannot, its requests time out, and their errors name no address.
+From then on the client connects only to these addresses. If they cannot be reached, its requests time out, and the errors name
+no address.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ FIRST_ANSWER_S = 3.0
 """How long the first answer of a broker may take before the addresses are tried."""
 
 CONNECT_S = 3.0
-"""How long one connection may take, with TLS and login, when the addresses are tried. librdkafka's default is 30 s."""
+"""How long one connection may take, including TLS and login, when the addresses are tried. librdkafka's default is 30 s."""
 
 RECONNECT_S = 1.0
-"""How much longer the brokers may take to answer when one has not answered. librdkafka connects to that one again meanwhile, at
-the next address if its name has several."""
+"""How much longer the brokers may take to answer after one has not answered. In that time librdkafka connects to that broker
+again, at the next address if its name has several."""
 
 _MOST = 50
-"""So many brokers are asked. One that answers is enough."""
+"""The most brokers that are asked. One answer is enough."""
 
 _BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
-"""librdkafka's name of a server whose address comes from `bootstrap.servers`. That of a broker ends with the broker's id."""
+"""librdkafka's name for a server whose address is from `bootstrap.servers`. Its name for a broker ends with the broker's id."""
 
 
 def await_first_answer(admin: AdminClient, last_error: LastError, client_settings: Mapping[str, str]) -> None:
-    """Wait until a broker has answered a new client, and return at once if one has. If none does, try the addresses.
+    """Wait until a broker has answered a new client, without delay if one already has. If none does, try the addresses.
 
     Args:
         admin: The client.
-        last_error: Its errors. It also notes that the client has had its first answer.
+        last_error: The client's errors. It also remembers that the client has had its first answer.
         client_settings: The client's settings.
 
     Raises:
@@ -53,16 +54,16 @@ def await_first_answer(admin: AdminClient, last_error: LastError, client_setting
         admin.describe_cluster(request_timeout=FIRST_ANSWER_S).result()
     except KafkaException:
         reported = last_error.newest(admin)
-        # Whoever asks next learns that the login is refused, or that no bootstrap server answers.
+        # If the login is refused, or no bootstrap server answers, the caller's own request finds that out.
         if reported is None or not (is_refused(reported) or _BOOTSTRAP.search(reported.str())):
             refuse_unreachable(client_settings)
     last_error.is_answered = True
 
 
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
-    """Refuse brokers of which none answers at the address that it advertises, although a bootstrap server does.
+    """Raise an error if a bootstrap server answers, but no broker answers at the address that it advertises.
 
-    Takes up to 14 s, and some milliseconds if a broker answers.
+    This takes up to 14 s, and only some milliseconds if a broker answers.
 
     Args:
         client_settings: librdkafka settings that every client needs.
@@ -80,8 +81,8 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
             refused.append(error)
 
     def take(line: logging.LogRecord) -> bool:
-        # Only the log tells of a connection that was given up because nobody answered. A client has the name of a broker, with
-        # its id, from a bootstrap server: so one has answered.
+        # Only the log reports a connection that was given up because there was no answer. The client has a broker's name and id
+        # from a bootstrap server, so one of these has answered.
         if line.args and line.args[0] == "FAIL" and (learned := LEARNED.search(line.getMessage())) is not None:  # type: ignore[index]
             errors[int(learned[2])] = learned[1], learned.string[learned.end() :]
         return False
@@ -95,29 +96,29 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
         "log_level": "6",
     }
     admin = make_client(AdminClient, {**client_settings, **quick}, note, lines)
-    asked = admin.describe_cluster(request_timeout=2 * CONNECT_S)
-    while not (asked.done() or errors or refused):
+    answer = admin.describe_cluster(request_timeout=2 * CONNECT_S)
+    while not (answer.done() or errors or refused):
         admin.poll(0.05)
-    answered = asked.done() and asked.exception() is None
+    answered = answer.done() and answer.exception() is None
     if answered or refused or not errors or _any_answers(admin, errors):
         return
     found = sorted(errors.items())
     addresses = ", ".join(f"{address} (broker {broker})" for broker, (address, _) in found)
     reasons = "; ".join(reason for _, (_, reason) in found if reason)
     raise BrokerUnavailable(
-        f"The brokers advertise an address at which this machine does not reach them: {addresses}. A bootstrap server of "
-        f"{client_settings['bootstrap.servers']} answered with it, and no broker answers there: {reasons}. Nothing was read or "
-        "written. Check advertised.listeners of the brokers: this machine has to resolve and to reach what they advertise. Or "
-        "check the network between this machine and that address."
+        f"This machine cannot reach the brokers at the address that they advertise: {addresses}. A bootstrap server of "
+        f"{client_settings['bootstrap.servers']} answered with that address, but no broker answers there: {reasons}. Nothing was "
+        "read or written. Check advertised.listeners of the brokers: this machine must be able to resolve and reach the address. "
+        "Or check the network between this machine and that address."
     )
 
 
 def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool:
-    """Return whether a broker answers at its address, if only with a refusal. Add those that do not.
+    """Return whether a broker answers at its address, even if only with a refusal. Add the other brokers to `errors`.
 
     Args:
         admin: The client.
-        errors: The address of each broker that has not answered, and why, by its id.
+        errors: The address of each broker that has not answered, with the reason, by the broker's id.
     """
     timeout_s = CONNECT_S + RECONNECT_S
 
@@ -125,7 +126,7 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
         resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
         return [future for broker in resources for future in admin.describe_configs([broker], request_timeout=timeout_s).values()]
 
-    # Those that have failed once may be reached at another address of the same name, or may be restarting.
+    # Brokers that have failed once may answer at another address of the same name, or may be restarting.
     asked = ask(sorted(errors)[:_MOST])
     try:
         found = admin.list_topics(timeout=timeout_s)
@@ -134,7 +135,7 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
     else:
         if found.orig_broker_id >= 0:
             return True
-        others = [broker for broker in sorted(found.brokers.values(), key=lambda broker: broker.id) if broker.id not in errors]
-        asked += ask(broker.id for broker in others[:_MOST])
-        errors.update({broker.id: (f"{broker.host}:{broker.port}", "") for broker in others})
+        untried = [broker for broker in sorted(found.brokers.values(), key=lambda broker: broker.id) if broker.id not in errors]
+        asked += ask(broker.id for broker in untried[:_MOST])
+        errors.update({broker.id: (f"{broker.host}:{broker.port}", "") for broker in untried})
     return any((failed := answer.exception()) is None or failed.args[0].code() >= 0 for answer in as_completed(asked))

@@ -1,4 +1,4 @@
-"""What each error of the brokers or of librdkafka means: which exception it becomes, and what to check."""
+"""Turns errors of the brokers and of librdkafka into this package's exceptions, with advice on what to check."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 """The meaning of a refused or unanswered commit (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
 COORDINATOR_ERRORS = frozenset(code for code, kind in COMMIT_ERRORS.items() if kind is CoordinatorUnavailable)
-"""The group has no coordinator now, or one that is still loading. It has done nothing, so the request may be sent again."""
+"""Codes for a group whose coordinator is missing or still loading. Nothing was done, so the request may be repeated."""
 
 REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
@@ -62,13 +62,13 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""The meaning of other requests' errors. Any other code is BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
+"""The meaning of other requests' errors. Any other code becomes BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
 
 OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     **{code: kind for code, kind in COMMIT_ERRORS.items() if kind is CommitOutcomeUnknown},
 }
-"""The same for offsets that no member commits."""
+"""The meaning of the errors of a request that writes a group's offsets, but not as a member of the group."""
 
 MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
@@ -85,49 +85,50 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.UNKNOWN: MembershipError,
     KafkaError._FATAL: MembershipError,
 }
-"""The meaning of the errors of a member that end its query (`ends_member`): those at which Java's consumer gives up. Any other
+"""The meaning of the errors that end a member and its query (`ends_member`): those at which Java's consumer gives up. Any other
 code that librdkafka calls fatal is MembershipError."""
 
 _FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
 
 
 def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
-    """Return whether this error ends a query, as it would end Java's consumer. librdkafka joins again for as long as it may.
+    """Return whether this error ends a query, as it would end Java's consumer. librdkafka itself would rejoin forever.
 
     Args:
-        error: what the member's consumer returned when it was polled.
-        has_joined: whether the member has had its first assignment. After that a topic that is deleted, or a coordinator that
-            fails for a reason of its own, ends nothing.
+        error: the error that the member's consumer returned when it was polled.
+        has_joined: whether the member has had its first assignment. After that a deleted topic, or a coordinator that fails for a
+            reason of its own, does not end the query.
     """
     if error.fatal():
         return True
     return error.code() in MEMBER_ERRORS and not (has_joined and error.code() in _FINAL_ONLY_AT_THE_START)
 
 
-_PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."
+_PROTOCOL = "The brokers do not support kafka.group.protocol=consumer, which Kafka has since 4.0. Set it to classic."
 
 TO_MOVE_A_GROUP = (
     "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Only members with "
     "kafka.partition.assignment.strategy=range can move one by one. Or set kafka.group.protocol=classic. See docs/operations.md, "
     "Moving to the new group protocol."
 )
-"""How a group whose classic members have an assignor that brokers do not move comes to the protocol of KIP-848."""
+"""How to move a group to the protocol of KIP-848 if the brokers cannot move the assignor of its classic members."""
 
-_COORDINATORS_LOG = "Only the log of the group's coordinator says why; `groupkafka describe` shows which broker that is."
+_COORDINATORS_LOG = "Only the log of the group's coordinator shows the reason; `groupkafka describe` shows which broker that is."
 
 _MEMBER_ADVICE: Mapping[int, str] = {
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need an assignor in common, and this one does not offer "
-    "that of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them first.",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need an assignor in common, but this one does not offer the "
+    "assignor of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them "
+    "first.",
     KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session.timeout.ms (45000 by default) is outside the brokers' bounds, "
     "group.min.session.timeout.ms and group.max.session.timeout.ms. `groupkafka check` shows them. Set a value between them.",
     KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers allow: their setting is group.max.size "
     "(group.consumer.max.size with kafka.group.protocol=consumer). Stop another member (`groupkafka describe` shows them), or "
-    "raise that setting. A member that was killed counts until its session is over (45 s by default): restart this query then.",
+    "raise that setting. A member that was killed counts until its session ends (45 s by default): restart this query then.",
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
     KafkaError.GROUP_ID_NOT_FOUND: "The group has members of the classic protocol, and the brokers cannot move it to "
     "kafka.group.protocol=consumer while these run. Usually their assignor is cooperative-sticky, the default. "
-    f"{TO_MOVE_A_GROUP} If they have range already, the brokers' group.consumer.migration.policy may forbid it.",
+    f"{TO_MOVE_A_GROUP} If they already have range, the brokers' group.consumer.migration.policy may forbid it.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
     KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers read it, and "
     "expect the syntax of RE2/J.",
@@ -136,35 +137,36 @@ _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
     KafkaError.UNKNOWN: _COORDINATORS_LOG,
 }
-"""What to check when an error ends a member, where its class does not say enough."""
+"""What to check when an error ends a member, if the advice for its class is not enough."""
 
 _COMMIT_ADVICE: Mapping[int, str] = {
     KafkaError.OFFSET_METADATA_TOO_LARGE: "The metadata of this commit is larger than offset.metadata.max.bytes of the brokers: "
     "raise that setting (Kafka's default is 4096).",
 }
-"""What to check when a commit is refused, where its class does not say enough."""
+"""What to check when a commit is refused, if the advice for its class is not enough."""
 
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
     MembershipError: "No record is lost: once the query may join, it continues from its checkpoint.",
     MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
-    CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads what the group has, and goes on.",
+    CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits, and "
+    "continues from there.",
 }
 """What to check, by the error of this package."""
 
 LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
-"""librdkafka's name of a broker whose address it has from another one: the address, and the broker's id."""
+"""librdkafka's name for a broker whose address it has from another broker: the address, and the broker's id."""
 
 _ADVERTISED = (
     "{0} is the address that broker {1} advertises; a bootstrap server answered with it. Check that the broker is up, its "
     "advertised.listeners, and the network between this machine and that address."
 )
-"""What to check if such an address cannot be reached."""
+"""What to check if the address of such a broker cannot be reached."""
 
 
 def cause_of(error: KafkaError) -> KafkaError:
-    """Return the error behind a fatal one. librdkafka hides its code, but quotes its text."""
+    """Return the error that caused a fatal one. librdkafka hides the cause's code, but quotes its text."""
     if error.code() == KafkaError._FATAL:
         for code in MEMBER_ERRORS.keys() - {KafkaError._FATAL}:
             cause = KafkaError(code)
@@ -180,10 +182,10 @@ def explain(
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
     missing_acl: Mapping[int, str] = MISSING_ACL,
 ) -> GroupKafkaError:
-    """Return this package's error for one of a broker or of librdkafka. Its text says what to check.
+    """Return this package's error for an error of a broker or of librdkafka, with advice on what to check.
 
     Args:
-        error: What was returned or raised.
+        error: The error that was returned or raised.
         doing: What was being done, as in "committing orders-3".
         table: The meaning of the codes for this kind of request.
         advice_of: What to check, by the error of this package.

@@ -1,4 +1,4 @@
-"""How a client of confluent-kafka is made, and the errors that an AdminClient reports in the background."""
+"""Makes clients of confluent-kafka, and remembers the errors that they report in the background."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
 
 EARLY_TIMEOUT_S = 10.0
-"""The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
+"""The time limit of the first request of a new AdminClient, whose answer is not used."""
 
 CONNECT_EARLY_S = 0.5
-"""How long a new Consumer waits for the leader of a partition. Without that connection its first request would wait as long."""
+"""How long a new Consumer waits for the leader of a partition. Otherwise its first request would wait for the connection."""
 
 LAST_ERROR_KEPT_S = 180.0
-"""For how long an error that a client reported in the background explains requests that nobody answers. A lasting one is reported
-again, after half a minute or more; an older one may be of a broker that was restarting."""
+"""How long an error that a client reported in the background can explain requests without an answer. A lasting error is reported
+again after half a minute or more; an older error may come from a broker that was restarting."""
 
 
 def _logger(name: str) -> logging.Logger:
@@ -52,14 +52,14 @@ librdkafka_log = _logger("spark_groupsource.librdkafka")
 """Receives librdkafka's own log lines from every client of the driver and of the command line."""
 
 librdkafka_log_of_tasks = _logger("spark_groupsource.fetch.librdkafka")
-"""Receives those of the tasks' consumers and producers."""
+"""Receives librdkafka's own log lines from the consumers and producers of tasks."""
 
 
 def _lowered_if_fenced(record: logging.LogRecord) -> bool:
-    """Write the lines of a producer that has lost its transactional id at debug level only.
+    """Lower the lines of a producer that has lost its transactional id to debug level.
 
-    librdkafka calls that fatal. A producer that is kept loses its id when another worker runs the task, and is replaced. Where
-    more has become of it, the task raises WriterFenced, which says so.
+    librdkafka calls the loss fatal. But a kept producer simply loses its id when another worker runs the task, and is replaced.
+    If the loss has consequences, the task raises WriterFenced.
     """
     if "fenced by a newer instance" not in record.getMessage():
         return True
@@ -67,7 +67,7 @@ def _lowered_if_fenced(record: logging.LogRecord) -> bool:
     return librdkafka_log_of_tasks.isEnabledFor(logging.DEBUG)
 
 
-# Before the filter that counts repetitions of warnings.
+# This filter runs before the one that counts repetitions of warnings.
 librdkafka_log_of_tasks.filters.insert(0, _lowered_if_fenced)
 
 Client = TypeVar("Client")
@@ -84,7 +84,7 @@ UNANSWERED = frozenset(
 """Codes of a request that no broker has answered. `_NOENT` means that no broker has named the leader of a partition."""
 
 _ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
-"""What librdkafka's texts say of a position whose leader epoch ends below it: where it ends."""
+"""Finds the end of a leader epoch in librdkafka's text for a position beyond that end."""
 
 
 def make_client(
@@ -102,7 +102,7 @@ def make_client(
         settings: librdkafka's settings, with the name of the token callback if there is one.
         on_error: Called with each error that belongs to no request.
         logger: Receives librdkafka's log lines.
-        on_throttle: Called when a broker throttles the client, which fetches records. None: the client fetches none.
+        on_throttle: Called when a broker throttles a client that fetches records. None if the client fetches none.
 
     Returns:
         The client.
@@ -130,7 +130,7 @@ def make_client(
 
 
 def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallback) -> Callable[[KafkaError], None]:
-    """Return an error callback that also has the next client get another token, if the brokers refuse this client's."""
+    """Return an error callback that also makes the next client get another token if the brokers refuse this client's token."""
 
     def note(error: KafkaError) -> None:
         if token_refused(error):
@@ -141,11 +141,11 @@ def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallb
 
 
 def connect_early(client: object) -> None:
-    """Have an AdminClient connect to the controller, without waiting for it.
+    """Make an AdminClient connect to the controller, without waiting for the connection.
 
     librdkafka drops the connection to the bootstrap server once it knows the brokers. A request that any broker may answer then
-    waits for half of `reconnect.backoff.ms`. A request to one certain broker connects to it at once, and others use this
-    connection.
+    waits for half of `reconnect.backoff.ms`. A request to a particular broker connects to it immediately, and other requests use
+    that connection.
     """
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
@@ -153,10 +153,10 @@ def connect_early(client: object) -> None:
 
 
 def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-    """Have a new Consumer connect to the leader of the first partition, best effort, for the same reason as `connect_early`.
+    """Make a new Consumer connect to the leader of the first partition, best effort, for the same reason as `connect_early`.
 
     Args:
-        consumer: Nobody else uses it yet.
+        consumer: A consumer that is not used elsewhere yet.
         partitions: Partitions that exist.
     """
     for partition in partitions[:1]:
@@ -165,29 +165,29 @@ def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) 
 
 
 class TimeoutsNoticed(_LoggerAdapter):
-    """Takes librdkafka's log lines of one client, and notices those about requests that timed out. No callback reports these."""
+    """Passes on the log lines of one client, and notices requests that timed out, which librdkafka reports only in its log."""
 
     def __init__(self, logger: logging.Logger, notice: Callable[[], None]) -> None:
-        """Pass every line on.
+        """Pass on every line.
 
         Args:
             logger: Receives the lines.
-            notice: Called for each line about a time-out, when the client is polled.
+            notice: Called for each line about a time-out, while the client is polled.
         """
         super().__init__(logger, {})
         self._notice = notice
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
-        """Take a line as confluent-kafka gives it: its first argument is librdkafka's name for what it is about."""
+        """Take a line from confluent-kafka, whose first argument is librdkafka's name for the kind of line."""
         if args[:1] == ("REQTMOUT",):
             self._notice()
         super().log(level, msg, *args, **more)
 
 
 class LastError:
-    """The last error that an AdminClient reported in the background.
+    """Remembers the last error that an AdminClient reported in the background.
 
-    A refused login, for example, is reported only there. The requests themselves fail with a time-out.
+    A refused login, for example, is reported only there, while the requests themselves fail with a time-out.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -201,13 +201,13 @@ class LastError:
     def record(self, error: KafkaError) -> None:
         """Keep an error. This is librdkafka's error callback.
 
-        `_ALL_BROKERS_DOWN` does not replace an earlier error, because the earlier error says more.
+        `_ALL_BROKERS_DOWN` does not replace an earlier error, which is more specific.
         """
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self._kept() is None:
             self._newest, self._at = error, self._clock()
 
     def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
-        """Return the last reported error, or `None`. One that was not reported again for long is over."""
+        """Return the last reported error, or `None`. An error that has not been reported for a long time counts as over."""
         self._poll(client)
         return self._kept()
 
@@ -216,7 +216,7 @@ class LastError:
         return (self.newest(client) if error.code() in UNANSWERED else None) or error
 
     def clear(self, client: AdminClient) -> None:
-        """Clear the recorded error. Call only when every broker has answered.
+        """Clear the recorded error. Call this only when every broker has answered.
 
         librdkafka repeats a lasting error only after half a minute or more, so an error that is cleared too early is lost.
         """
@@ -224,7 +224,7 @@ class LastError:
         self._newest = None
 
     def _poll(self, client: AdminClient | Consumer) -> None:
-        """Have the client report its errors. Nobody knows how old they are if it was not polled for long."""
+        """Make the client report its errors. Ignore them if it was not polled for long, because their age is not known."""
         unpolled_s = self._clock() - self._polled_at
         client.poll(0)
         self._polled_at = self._clock()
@@ -243,13 +243,13 @@ _OLD_KEY_STORE = (
 
 
 def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
-    """Return the error for a client that librdkafka does not make: usually it refuses a setting.
+    """Return the error for a client that could not be made, usually because librdkafka refuses a setting.
 
-    Raise it `from None`: the original error may quote a secret.
+    Raise it `from None`, because the original error may quote a secret.
 
     Args:
-        text: What librdkafka says. The secrets that it quotes are masked, and what is from the environment.
-        settings: The refused settings, which say what the secrets are.
+        text: librdkafka's text. Secrets and values from the environment are masked in it.
+        settings: The refused settings, which show what the secrets are.
     """
     text = without_environment(without_secrets(text, settings))
     if says_limit(text):
@@ -259,9 +259,9 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
 
 
 def diverging_offset(error: KafkaError) -> int | None:
-    """Return where librdkafka says that a log was cut off; -1 if its leader knows no epoch as old as that of the position.
+    """Return the offset at which librdkafka reports that a log was cut off, or `None` for every other error.
 
-    `None` for every other error.
+    -1 means that the leader has no epoch as old as that of the position.
     """
     found = _ENDS_AT.search(error.str()) if error.code() == KafkaError._AUTO_OFFSET_RESET else None
     return None if found is None else int(found[1])

@@ -1,4 +1,4 @@
-"""Requests about a group, through an AdminClient: describe it, read its commits, and change it while it has no members."""
+"""Describes groups, reads their commits, and changes or deletes groups that have no members, through an AdminClient."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
 
 LIST_GROUPS_S = 3.0
-"""How long all brokers together may take to list their groups, once the coordinator has answered that there is none of a name."""
+"""How long all brokers together may take to list their groups, after the coordinator has answered that a group does not exist."""
 
 STABLE_OFFSETS_S = 60.0
-"""For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
+"""How long to wait for an open transaction with offsets of a group. Its producer has been fenced, so it will end soon."""
 
 STABLE_INTERVAL_S = 0.02
-"""How often that is asked."""
+"""How often to ask whether that transaction has ended."""
 
 T = TypeVar("T")
 
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Kafka's topic for groups. The leader of a partition coordinates the groups that are in it."""
+"""Kafka's topic for groups. The leader of each of its partitions coordinates the groups in that partition."""
 
 LOOK_S = 3.0
-"""How long a broker may take to describe topics. One that takes longer is in trouble itself."""
+"""How long a broker may take to describe topics. A broker that takes longer counts as away."""
 
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 class GroupAdmin:
-    """Describes groups, alters their offsets and deletes them, through one AdminClient. Not to be used by two threads at once."""
+    """Describes groups, alters their offsets and deletes them, through one AdminClient. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
         """Make the client. Nothing is asked yet.
@@ -72,7 +72,7 @@ class GroupAdmin:
         self._admin = make_admin_client(client_settings, self._last_error)
 
     def describe(self, group: str) -> GroupView:
-        """Describe the group as it is now. Each request waits 10 s at most.
+        """Describe the current state of the group. Each request waits 10 s at most.
 
         Raises:
             GroupNotFound: The group does not exist.
@@ -113,9 +113,9 @@ class GroupAdmin:
         )
 
     def _description(self, group: str) -> Any:
-        """Return what the group's coordinator says of it. A group that does not exist may be DEAD instead of not found.
+        """Return the coordinator's description of the group. A group that does not exist may be DEAD instead of not found.
 
-        A coordinator says one or the other of a group of a new kind, too. Only the list of all groups has it.
+        The coordinator also answers DEAD or not found for a group of a new kind. Only the list of all groups has such a group.
         """
         try:
             description = self._described(group)
@@ -125,7 +125,7 @@ class GroupAdmin:
         else:
             if description.state != ConsumerGroupState.DEAD or not self._is_listed(group):
                 return description
-        # Asked again: its first member may have joined between the two answers. Otherwise it is of a new kind.
+        # Ask again, because its first member may have joined between the two answers. Otherwise the group is of a new kind.
         with suppress(GroupNotFound):
             description = self._described(group)
             if description.state != ConsumerGroupState.DEAD:
@@ -139,7 +139,7 @@ class GroupAdmin:
         )
 
     def refuse_other_kinds(self, group: str) -> None:
-        """Do nothing if this is a consumer group, or no group.
+        """Raise an error unless this is a consumer group, or does not exist.
 
         Raises:
             NotAConsumerGroup: It is of another kind.
@@ -151,7 +151,7 @@ class GroupAdmin:
             self.describe(group)
 
     def members(self, group: str) -> frozenset[str]:
-        """Return the ids of the group's members. They may hold any character.
+        """Return the ids of the group's members. An id may contain any character.
 
         Raises:
             GroupNotFound: The group does not exist.
@@ -163,7 +163,7 @@ class GroupAdmin:
         return frozenset(member.member_id for member in self._description(group).members)
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return a member with what the coordinator has assigned to it.
+        """Return a member of the group, with the partitions that the coordinator has assigned to it.
 
         The result is `None` if the group does not have this member.
 
@@ -179,7 +179,7 @@ class GroupAdmin:
     def operations(self, group: str) -> frozenset[str] | None:
         """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).
 
-        The group need not exist. The result is `None` when the broker does not say.
+        The group need not exist. The result is `None` if the broker does not report the operations.
 
         Raises:
             NotAuthorized: The user may not even describe the group.
@@ -197,36 +197,38 @@ class GroupAdmin:
         return names_of(description.authorized_operations)
 
     def groups(self, part: str) -> list[str]:
-        """Return the groups with this text in their names, as far as the user may describe them. Each broker lists its own.
+        """Return the groups with this text in their names that the user may describe. Each broker lists its own groups.
 
-        A group that is moving to another coordinator may be missing, for a moment.
+        A group that is moving to another coordinator may be missing for a moment.
 
         Raises:
-            BrokerUnavailable: A broker does not answer, or still loads its groups. This client goes on asking a broker that has
-                died; a new one does not.
+            BrokerUnavailable: A broker does not answer, or still loads its groups. This client keeps asking a broker that has
+                died; a new client does not.
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
         future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
         found = self._answer(future, doing, "")
-        # These are KafkaErrors, though the documentation says exceptions.
+        # These are KafkaErrors, although the documentation says exceptions.
         refused: list[Any] = found.errors
         if refused:
             raise explain(self._last_error.reason(refused[0], self._admin), doing)
         return sorted(group.group_id for group in found.valid if part in group.group_id)
 
     def groups_that_move_too(self, part: str, topics: Collection[str]) -> list[str]:
-        """Return what `groups` does, and ask twice while a broker is away: a group that moves may be in no list just then.
+        """Return the same groups as `groups`, but ask twice while a broker is away, because a moving group may be in no list.
 
         Args:
             part: The text.
-            topics: Topics of the user. They show that a broker is away to a user who may not describe `__consumer_offsets`.
+            topics: Topics of the user. Their replicas show whether a broker is away if the user may not describe
+                `__consumer_offsets`.
 
         Raises:
             BrokerUnavailable: As `groups` does, or some groups have no coordinator.
             AuthenticationFailed: The brokers refuse the login.
         """
-        # Before: a client that has found all brokers here asks them all. After: one may have handed its groups over meanwhile.
+        # Check before the list, so that a client that has found all brokers here asks all of them. Check after the list as well,
+        # because a broker may have handed over its groups in the meantime.
         moving = coordinators_move(self._admin, topics)
         found = self.groups(part)
         if not moving and not coordinators_move(self._admin, topics):
@@ -235,7 +237,7 @@ class GroupAdmin:
         return sorted({*found, *self.groups(part)})
 
     def topics(self) -> list[str]:
-        """Return the topics that the user may describe, by name, without Kafka's own.
+        """Return the names of the topics that the user may describe, without Kafka's own topics.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -270,10 +272,10 @@ class GroupAdmin:
         return self._answer(answers[topic], doing, "")
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Return the offset of each partition that `spec` means: -1 where no record is as young as a timestamp.
+        """Return the offset that `spec` means in each partition: -1 if no record is as young as a timestamp.
 
         Raises:
-            BrokerError: The offset of any one partition is not known.
+            BrokerError: The offset of some partition is not known.
         """
         found = {}
         for partition, future in request_offsets(self._admin, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
@@ -290,8 +292,8 @@ class GroupAdmin:
 
         Raises:
             GroupActive: A member has joined. Nothing is committed.
-            CommitOutcomeUnknown: No broker answers. It may be committed, or be committed later.
-            BrokerError: The brokers refuse some of them, or all. The text names those that are committed.
+            CommitOutcomeUnknown: No broker answers. The offsets may be committed, now or later.
+            BrokerError: The brokers refuse some or all of the offsets. The text names the partitions that are committed.
         """
         doing = f"committing offsets of group {group}"
         altered = [
@@ -348,7 +350,7 @@ class GroupAdmin:
 
         Args:
             group: The group.
-            stable: Wait until no transaction is open that commits offsets for the group (KIP-447).
+            stable: Whether to wait until no open transaction commits offsets for the group (KIP-447).
 
         Raises:
             NotAuthorized: The user may not read the group's commits.
@@ -376,7 +378,7 @@ class GroupAdmin:
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
-        # A partition without a leader, of a deleted topic or without the ACL is left out: the rest is worth showing.
+        # Leave out a partition without a leader, of a deleted topic or without the ACL: the others are still worth showing.
         return {
             partition: answer.result().offset
             for partition, answer in answers.items()
@@ -384,15 +386,15 @@ class GroupAdmin:
         }
 
     def _is_listed(self, group: str) -> bool:
-        """Return whether a broker lists a group of this name, of whatever kind."""
+        """Return whether a broker lists a group of this name, whatever its kind."""
         with catch_warnings():
-            # It is deprecated in favour of a function that leaves out what is no consumer group.
+            # `list_groups` is deprecated, but the newer function leaves out groups that are not consumer groups.
             simplefilter("ignore", DeprecationWarning)
             try:
                 return bool(self._admin.list_groups(group, timeout=LIST_GROUPS_S))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
-                return error.code() == KafkaError._PARTIAL  # a broker lists it, and another one is silent
+                return error.code() == KafkaError._PARTIAL  # a broker lists the group, and another broker does not answer
 
     def _of_group(
         self,
@@ -416,7 +418,7 @@ class GroupAdmin:
         group: str,
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
     ) -> T:
-        """Return the answer to a request. While the group has no coordinator, or one that is loading, ask again."""
+        """Return the answer to a request, and repeat it while the group has no coordinator, or one that is still loading."""
         await_first_answer(self._admin, self._last_error, self._client_settings)
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
@@ -427,15 +429,15 @@ class GroupAdmin:
                 break
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
             raise _not_found(group)
-        if error.code() == KafkaError._INVALID_ARG and (other := other_protocol_type(error.str())) is not None:
-            raise of_other_type(group, other)
+        if error.code() == KafkaError._INVALID_ARG and (protocol_type := other_protocol_type(error.str())) is not None:
+            raise of_other_type(group, protocol_type)
         raise explained(self._last_error.reason(error, self._admin), doing)
 
 
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
         return GroupActive(f"{doing}: nothing was changed, because a member has joined, and now only members may commit.")
-    advice = "It may be committed, or be committed later. Look with `groupkafka describe`, then run it again."
+    advice = "The offsets may be committed, now or later. Check with `groupkafka describe`, and run the command again."
     return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: advice})
 
 
@@ -465,7 +467,7 @@ def _member(description: Any) -> GroupMember:
 
 
 def _partitions(assignment: Any) -> frozenset[TopicPartition]:
-    # What a classic group's leader wrote: any client may write anything.
+    # The leader of a classic group writes the assignment, and any client may write anything.
     found = assignment.topic_partitions
     return frozenset(TopicPartition(place.topic, place.partition) for place in found if place.topic and place.partition >= 0)
 
@@ -473,16 +475,16 @@ def _partitions(assignment: Any) -> frozenset[TopicPartition]:
 def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
     """Return whether a broker is away, so that its groups may be on their way to other coordinators.
 
-    A new leader of a partition lists its groups only when it has heard that it is the leader, and the old one may be silent, or
-    list them no more. The other brokers answer without an error. Kafka moves groups also without a broker that is away, when a
-    preferred leader is elected: that takes milliseconds, and is not noticed here.
+    The new leader of a partition lists its groups only once it has been told that it is the leader, while the old leader may not
+    answer, or no longer lists them. The other brokers answer without an error. Kafka also moves groups when a preferred leader is
+    elected and no broker is away: that takes milliseconds, and is not noticed here.
 
     Args:
-        admin: What is asked.
-        topics: Topics of the user. They are looked at if the user may not describe `__consumer_offsets`.
+        admin: The client that asks.
+        topics: Topics of the user. They are checked if the user may not describe `__consumer_offsets`.
 
     Raises:
-        BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so that nobody lists its groups.
+        BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so that no broker lists its groups.
     """
     asked = TopicCollection([OFFSETS_TOPIC, *topics])
     answers = admin.describe_topics(asked, request_timeout=LOOK_S)
@@ -497,8 +499,8 @@ def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
         leaderless = [partition.id for partition in partitions if partition.leader is None]
         if topic == OFFSETS_TOPIC and leaderless:
             raise BrokerUnavailable(
-                f"partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so nobody lists the groups that are in it. "
-                "Start the brokers that have its replicas."
+                f"partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker lists the groups in it. Start the "
+                "brokers that have its replicas."
             )
         away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
     return away.get(OFFSETS_TOPIC, any(away.values()))

@@ -1,7 +1,7 @@
-"""What a GroupAdmin knows of groups, asked for in a child process, so that a crash of librdkafka ends only that process.
+"""Runs a GroupAdmin in a child process, so that a crash of librdkafka ends only that process.
 
-An AdminClient of librdkafka aborts its process if a coordinator's connection breaks at the wrong moment of a request for a group
-(librdkafka #4605, not fixed as of 2.16). A program that asks again and again meets that moment sooner or later.
+An AdminClient of librdkafka aborts its process if the connection to a coordinator breaks at the wrong moment of a request for a
+group (librdkafka #4605, not fixed as of 2.16). A program that asks again and again hits that moment sooner or later.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ ANSWER_LIMIT_S = 40.0
 Question = Literal["describe", "groups", "member", "members", "offsets", "operations", "refuse_other_kinds"]
 
 _PROGRAM = """import sys
-sys.path[:] = filter(None, sys.path)  # not the working directory, in which anything may be
+sys.path[:] = filter(None, sys.path)  # without the working directory, which may contain anything
 from spark_groupsource.brokers.group_admin_process import serve
 serve(int(sys.argv[1]))
 """
-"""What the child runs. A process of multiprocessing would first import this process's program, which may be large."""
+"""The child's program. A process of multiprocessing would first import this process's program, which may be large."""
 
 ATTEMPTS = 3
-"""How often a question is asked before the crash of the process that answers it becomes an error."""
+"""How often a question is asked before a crash of the child process becomes an error."""
 
 
 class GroupAdminProcess:
-    """A GroupAdmin in a child process that is started when it is needed. Not to be used by two threads at once."""
+    """A GroupAdmin in a child process that is started when it is needed. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
         """Prepare the child. It is started with the first question.
@@ -71,7 +71,7 @@ class GroupAdminProcess:
         return None if self._child is None else self._child.pid
 
     def describe(self, group: str) -> GroupView:
-        """Return what `GroupAdmin.describe` returns.
+        """Describe the current state of the group (`GroupAdmin.describe`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `describe` do.
@@ -81,7 +81,7 @@ class GroupAdminProcess:
         return view
 
     def refuse_other_kinds(self, group: str) -> None:
-        """Do what `GroupAdmin.refuse_other_kinds` does.
+        """Raise an error unless this is a consumer group, or does not exist, as `GroupAdmin.refuse_other_kinds` does.
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `refuse_other_kinds` do.
@@ -90,7 +90,7 @@ class GroupAdminProcess:
         self._answer("refuse_other_kinds", (group,), _describing(group))
 
     def members(self, group: str) -> frozenset[str]:
-        """Return what `GroupAdmin.members` returns.
+        """Return the ids of the group's members (`GroupAdmin.members`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `members` do.
@@ -100,7 +100,7 @@ class GroupAdminProcess:
         return members
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return what `GroupAdmin.member` returns.
+        """Return a member of the group, with the partitions assigned to it (`GroupAdmin.member`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `member` do.
@@ -110,7 +110,7 @@ class GroupAdminProcess:
         return member
 
     def operations(self, group: str) -> frozenset[str] | None:
-        """Return what `GroupAdmin.operations` returns.
+        """Return the names of the operations that the user is allowed on the group (`GroupAdmin.operations`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `operations` do.
@@ -120,7 +120,7 @@ class GroupAdminProcess:
         return allowed
 
     def groups(self, part: str) -> list[str]:
-        """Return what `GroupAdmin.groups` returns.
+        """Return the groups with a text in their names (`GroupAdmin.groups`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `groups` do.
@@ -130,7 +130,7 @@ class GroupAdminProcess:
         return groups
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
-        """Return what `GroupAdmin.offsets` returns.
+        """Return the group's offset of each partition that has one, with its metadata (`GroupAdmin.offsets`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `offsets` do.
@@ -162,26 +162,26 @@ class GroupAdminProcess:
                 self.close()
                 continue
             except BaseException:
-                self.close()  # interrupted: a late answer must not be taken for that of the next question
+                self.close()  # after an interruption, so that a late answer is not taken for the answer to the next question
                 raise
             if isinstance(answer, GroupKafkaError):
                 if not isinstance(answer, GroupNotFound | NotAConsumerGroup):
-                    self.close()  # a client that lost its broker may wait without end, even when the broker is back
+                    self.close()  # a client that lost its broker may wait forever, even when the broker is back
                 raise answer
             return answer
         self.close()
         raise BrokerUnavailable(
-            f"{doing}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s. librdkafka "
-            "crashes if the coordinator's connection breaks during the request. Try again when the brokers are up."
+            f"{doing}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s. librdkafka crashes if the "
+            "connection to the coordinator breaks during the request. Try again when the brokers are up."
         )
 
     def _connected(self) -> Connection:
         if self._pipe is None:
             if not sys.executable:
-                raise BrokerUnavailable("The group cannot be described here: which Python this is (sys.executable) is not known.")
+                raise BrokerUnavailable("The group cannot be described here, because Python has no sys.executable.")
             ours, theirs = Pipe()
             with theirs, _no_interrupts():
-                # Not forked: a fork has none of librdkafka's threads, and its client hangs.
+                # Do not fork: a fork has none of librdkafka's threads, and its client would hang.
                 self._child = subprocess.Popen(
                     [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
@@ -191,15 +191,15 @@ class GroupAdminProcess:
                     stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
                 )
                 self._pipe = ours
-                # Also of one that nobody closes, as when its query has joined the group anew.
+                # The child also ends if this object is dropped without being closed, as when its query has rejoined the group.
                 self._end_child = finalizer = weakref.finalize(self, _end, self._child)
-                finalizer.atexit = False  # a fork of this process must not end it; it ends by itself when the pipe is closed
+                finalizer.atexit = False  # a fork of this process must not end the child, which ends when the pipe is closed
             ours.send(self._settings)
         return self._pipe
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()  # it holds nothing that it would have to release
+    child.kill()  # the child holds nothing that it would have to release
     child.wait()
 
 
@@ -209,19 +209,19 @@ def _describing(group: str) -> str:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Block SIGINT, so that a child that is started in this block never gets Ctrl-C. Ctrl-C is for the parent."""
+    """Block SIGINT, so that a child started in this block never gets Ctrl-C, which is meant for the parent."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
 
 
 def serve(descriptor: int) -> None:
-    """Answer questions in the child, until its parent closes the pipe or ends. The first thing that it sends is the settings."""
+    """Answer questions in the child until the parent closes the pipe or ends. The parent first sends the settings."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = Connection(descriptor)
     settings: Mapping[str, str] = {}
@@ -235,13 +235,13 @@ def serve(descriptor: int) -> None:
         except EOFError:
             return
         try:
-            # The network may have forgotten the connections of a client that was idle.
+            # The network may have forgotten the connections of an idle client.
             if admin is None or time.monotonic() - used_at >= IDLE_S:
                 admin = GroupAdmin(settings)
             answer = getattr(admin, question)(*about)
         except GroupKafkaError as failed:
             pipe.send(failed)
-        except Exception as failed:  # noqa: BLE001 -- what else it is, the parent says: it would call it a crash of librdkafka
+        except Exception as failed:  # noqa: BLE001 -- otherwise the parent would report a crash of librdkafka
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)

@@ -1,7 +1,7 @@
-"""The offsets of a group, read and committed by a consumer that never joins it.
+"""Reads and commits the offsets of a group with a consumer that never joins the group.
 
 A consumer follows its group's coordinator. An AdminClient does not: librdkafka keeps the coordinator that it found first, and
-ends its process when that one answers that it is no coordinator any more (librdkafka #5040, not fixed as of 2.16).
+aborts the process when that broker answers that it is no longer the coordinator (librdkafka #5040, not fixed as of 2.16).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import GROUP_OFFSETS_S
 
 GROUP_OFFSETS_TRY_S = 5.0
-"""How long one such request may take. Between two of them a refusal is noticed."""
+"""How long one request may take. A refused login is noticed only between two requests."""
 
 _SILENCE = 0.9
-"""An attempt that fails after this part of its time has had no answer."""
+"""An attempt that fails after this fraction of its time counts as unanswered."""
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +44,18 @@ def read_offsets(
     missing_acl: Mapping[int, str] = MISSING_ACL,
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
 ) -> dict[TopicPartition, Kept]:
-    """Return the group's offset of each partition. Sends one request.
+    """Return the group's offset of each partition, with one request.
 
-    Every reader of a query and of the sink comes here. Only commands ask an AdminClient (`GroupAdmin.offsets`): it needs no names
-    of partitions, and their process is short.
+    Queries and the sink always read offsets with this function. Only commands use an AdminClient (`GroupAdmin.offsets`), because
+    it needs no names of partitions, and their processes are short-lived.
 
     Args:
         consumer: a consumer with that `group.id`.
         group: the group.
         partitions: the partitions.
         timeout_s: how many seconds the request may take.
-        polled: whether to poll the consumer as well, because nobody else does. That serves the callback that fetches tokens. It
-            also reports when this user has no coordinator: the request itself goes on waiting for one.
+        polled: whether to poll the consumer as well, because no other code does. Polling serves the callback that fetches tokens,
+            and reports that this user gets no coordinator, for which the request itself would keep waiting.
         missing_acl: which ACL is missing, by the code of the refusal.
         advice_of: what to check, by the error of this package.
 
@@ -63,13 +63,13 @@ def read_offsets(
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
     """
 
-    def explained(error: KafkaError, where: str = "") -> GroupKafkaError:
-        return explain(error, f"reading the commits of group {group}{where}", REQUEST_ERRORS, advice_of, missing_acl)
+    def explained(error: KafkaError, partition: str = "") -> GroupKafkaError:
+        return explain(error, f"reading the commits of group {group}{partition}", REQUEST_ERRORS, advice_of, missing_acl)
 
     asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
     if not asked:
         return {}
-    # librdkafka reports that only once, and may do so before the request is sent.
+    # librdkafka reports a missing coordinator only once, perhaps before the request is sent.
     reported = list(_reported(consumer)) if polled else []
     try:
         answer = consumer.committed(asked, timeout=timeout_s)
@@ -95,7 +95,7 @@ def _reported(consumer: Consumer) -> Iterator[KafkaError]:
 
 
 class GroupOffsets:
-    """The offsets of one group that has no members. To be used by one thread at a time, and closed."""
+    """Reads and commits the offsets of one group that has no members. One thread uses it at a time, and closes it."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class GroupOffsets:
             "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": "false",
-            # A commit has no other limit. By default this is a minute, which is as long as all attempts may take together.
+            # A commit has no other time limit. The default is a minute, which is as long as all attempts may take together.
             "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
         }
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
@@ -131,7 +131,7 @@ class GroupOffsets:
     def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
         """Return the offset of partition 0 of each topic that has one, with its metadata.
 
-        Waits until no transaction is open that commits offsets for the group (KIP-447), and for a coordinator that moves.
+        Waits until no open transaction commits offsets for the group (KIP-447), and until a moving coordinator has arrived.
 
         Raises:
             NotAuthorized: the user may not read the group's commits.
@@ -172,25 +172,25 @@ class GroupOffsets:
         """End the connections.
 
         Args:
-            wait: Whether to return when they have ended, which takes up to 30 ms. At a process's exit no thread can be started.
+            wait: Whether to wait until they have ended, which takes up to 30 ms. No thread can be started while a process exits.
         """
         try:
             if not wait:
                 threading.Thread(target=self._consumer.close, name="closing a group's client").start()
                 return
         except RuntimeError as none_left:
-            log.info("no thread to close a client of group %s: %s", self._group, none_left)
+            log.info("no thread is left to close a client of group %s, so this thread closes it: %s", self._group, none_left)
         self._consumer.close()
 
     def _renew(self) -> None:
-        """Replace the client: the network may have forgotten its connections. The new one does not hurry to connect."""
+        """Replace the client, whose connections the network may have forgotten. The new one waits longer between attempts."""
         pause = {"reconnect.backoff.ms": self._settings.get("reconnect.backoff.max.ms", "1000")}
         renewed = make_client(Consumer, {**self._settings, **pause}, self._reported.record, librdkafka_log)
         self.close()
         self._consumer = renewed
 
     def _tried(self, step: Callable[[float], T]) -> T:
-        """Take a step that can be repeated until it succeeds, or is refused, or time is up."""
+        """Repeat a step until it succeeds, is refused, or time is up."""
         deadline = Deadline(GROUP_OFFSETS_S)
         renewed = False
 
@@ -215,5 +215,6 @@ class GroupOffsets:
 
 
 def _passes(error: Exception) -> bool:
-    # A commit may be repeated here whatever became of it: nobody else commits for the group. It has no member that may rejoin.
+    # A commit may be repeated whatever its outcome was, because no other client commits for the group. MemberUnknown does not
+    # pass here, because the group has no member that could rejoin.
     return isinstance(error, CommitOutcomeUnknown) or (passes(error) and not isinstance(error, MemberUnknown))

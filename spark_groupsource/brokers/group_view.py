@@ -1,7 +1,7 @@
-"""Values that describe a group as its coordinator shows it: members, partitions, offsets and claims, or another kind of group.
+"""Describes a group as its coordinator shows it (members, partitions, offsets and claims), and refuses other kinds of groups.
 
-Pure. Commit metadata can be written by anybody: a view holds only what commit_record.py accepts. Names that clients chose may
-hold any character, so `cli` never prints them raw.
+Pure. Any client can write commit metadata, so a view holds only records that commit_record.py accepts. Names that clients have
+chosen may contain any character, so `cli` never prints them raw.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_groupsource.handoff.commit_record import (
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
-"""States of a classic group in which its coordinator does not return which member has which partition."""
+"""States of a classic group in which its coordinator does not report the members' partitions."""
 
 
 _OTHER_TYPE = re.compile(r"is not a consumer group \((.*)\)", re.DOTALL)
@@ -32,27 +32,27 @@ KNOWN_TYPES: Mapping[str, str] = {
     "connect": "the workers of a Kafka Connect cluster are its members",
     "sr": "the instances of a Schema Registry are its members",
 }
-"""What the classic groups of some protocol types are for."""
+"""The purpose of classic groups with some other protocol types."""
 
 _INSTEAD = "Set kafka.group.id to a name that no other kind of group has."
 
 
 @dataclass(frozen=True)
 class GroupMember:
-    """One member, as it introduced itself. Its three names and its host may hold any character."""
+    """One member, as it introduced itself to the group. Its three names and its host may contain any character."""
 
     member_id: str
     client_id: str
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
-    """What the coordinator has assigned to it. Kafka 4.4 shows also what it has to give back, earlier versions leave that out."""
+    """The partitions that the coordinator has assigned to it. Only Kafka 4.4 includes those that it has to give back."""
     target: frozenset[TopicPartition] | None = None
-    """What it is to have when the rebalance is over (KIP-848). `None` under the classic protocol."""
+    """The partitions that it will have when the rebalance is over (KIP-848). `None` under the classic protocol."""
 
     @property
     def name(self) -> str:
-        """Client id, with the instance id of a static member, and the host. Not to be printed raw."""
+        """The client id, the instance id of a static member, and the host. Never print it raw."""
         named = self.client_id if self.instance_id is None else f"{self.client_id}/{self.instance_id}"
         return f"{named}@{self.host}"
 
@@ -65,23 +65,23 @@ class PartitionView:
     member: GroupMember | None
     commit: GroupCommit
     end: int | None
-    """The high watermark (exclusive). `None` when no broker returns it, as for a topic that was deleted."""
+    """The high watermark (exclusive). `None` if no broker returns it, for example because the topic was deleted."""
     metadata: str | None = None
-    """The text beside the committed offset, which any client can have written."""
+    """The text committed with the offset, which any client may have written."""
 
     @property
     def committed(self) -> int | None:
-        """The committed offset: the first one not known to be durably processed. `None` without a commit."""
+        """The committed offset: the first one that is not known to be durably processed. `None` without a commit."""
         return None if self.commit is None else self.commit.offset
 
     @property
     def position(self) -> int | None:
-        """The offset at which the group's queries continue: above `committed` while ranges are claimed. `None` if not known."""
+        """The offset at which the group's queries continue, above `committed` while ranges are claimed. `None` if not known."""
         return position_of(self.commit)
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the committed offset and the end, as every lag tool counts. `None` when one is unknown."""
+        """The number of offsets between the committed offset and the end, as every lag tool counts. `None` if not known."""
         committed = self.committed
         return None if committed is None or self.end is None else max(0, self.end - committed)
 
@@ -92,20 +92,17 @@ class PartitionView:
 
     @property
     def lag_unknown(self) -> bool:
-        """Whether the lag is not known: the leader does not answer, or there are records and no commit."""
+        """Whether the lag is not known, because the leader does not answer, or there are records but no commit."""
         return self.lag is None and self.end != 0
 
     @property
     def other_format(self) -> int | None:
-        """The format of a commit record that this version does not read. `None` for every other commit.
-
-        The claims in such a record are not known.
-        """
+        """The format of a commit record that this version cannot read, so that its claims are not known; `None` for any other."""
         return self.commit.version if isinstance(self.commit, OtherFormat) else None
 
     @property
     def open(self) -> tuple[OwedRange, ...]:
-        """Ranges that the last writer has claimed for its newest plan and has not confirmed."""
+        """The ranges that the last writer has claimed for its newest plan and not confirmed."""
         record = self.commit
         if not isinstance(record, CommitRecord):
             return ()
@@ -113,42 +110,42 @@ class PartitionView:
 
     @property
     def owed(self) -> tuple[OwedRange, ...]:
-        """Ranges that earlier owners claimed and never confirmed. Only their streams may read them."""
+        """The ranges that earlier owners claimed and never confirmed. Only their streams may read them."""
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
     def held_back(self) -> HeldBack | None:
-        """What holds the committed offset back. `None` if nothing does, or if the record is not one that can be read."""
+        """The range that holds the committed offset back. `None` if there is none, or if the record cannot be read."""
         return self.commit.held_back if isinstance(self.commit, CommitRecord) else None
 
     @property
     def finished_lag(self) -> int:
-        """Number of offsets in `lag` that are finished, and lie above a range that is not confirmed."""
+        """The number of offsets in `lag` that are finished, but lie above a range that is not confirmed."""
         held = self.held_back
         return 0 if held is None else min(held.finished_lag, self.lag or 0)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A partition of which the members and the coordinator do not say the same.
+    """A partition about which the members and the coordinator disagree.
 
-    It is assigned to one member, and is to be with another one (KIP-848), or another one has written there last. While a
-    partition moves that is so for seconds: until its owner has given it back, or has written its first commit record. If it
-    stays, a member may not know of the move.
+    It is assigned to one member but should move to another one (KIP-848), or another member has written its newest record. This
+    state is normal for some seconds while a partition moves, until its old owner has given it back, or its new owner has written
+    its first commit record. If it lasts, a member may not know of the move.
     """
 
     partition: TopicPartition
     owner: GroupMember | None
     """The member to which it is assigned."""
     target: GroupMember | None
-    """The member that is to have it; the owner under the classic protocol."""
+    """The member that should have it; the owner under the classic protocol."""
     writer: GroupMember | None
-    """The member that wrote the commit record. `None` if that has left the group, or is not known."""
+    """The member that wrote the commit record. `None` if it has left the group, or is not known."""
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """One group at one moment. Its partitions are those that have a commit or an owner, sorted."""
+    """One group at one moment, with its members and the partitions that have a commit or an owner, in order."""
 
     group: str
     state: str
@@ -160,22 +157,22 @@ class GroupView:
 
     @property
     def lag(self) -> int:
-        """Sum of the lags that are known: see `lag_unknown`."""
+        """The sum of the known lags (see `lag_unknown`)."""
         return sum(partition.lag or 0 for partition in self.partitions)
 
     @property
     def lag_unknown(self) -> int:
-        """Number of partitions whose lag is not known: their leader does not answer, or they have records and no commit."""
+        """The number of partitions whose lag is not known: their leader does not answer, or they have records but no commit."""
         return sum(partition.lag_unknown for partition in self.partitions)
 
     @property
     def finished_lag(self) -> int:
-        """Number of offsets in `lag` that are finished, and lie above ranges that are not confirmed."""
+        """The number of offsets in `lag` that are finished, but lie above ranges that are not confirmed."""
         return sum(partition.finished_lag for partition in self.partitions)
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """The partitions in which the group's members, by what they have written, and its coordinator differ."""
+        """The partitions about which the coordinator disagrees with the members' commit records."""
         if self.state in HIDING:
             return ()
         members = {mark_of(member.member_id): member for member in self.members}
@@ -191,7 +188,7 @@ class GroupView:
 
     @property
     def other_formats(self) -> dict[TopicPartition, int]:
-        """The format of each commit record that this version does not read."""
+        """The format of each commit record that this version cannot read."""
         return {view.partition: view.other_format for view in self.partitions if view.other_format is not None}
 
 
@@ -205,20 +202,20 @@ def refuse_active(view: GroupView) -> None:
         names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
         raise GroupActive(
             f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), and "
-            "only members may commit. Stop the queries and other consumers of the group. A member that died, or a static member, "
-            "stays until its session ends. `groupkafka describe` shows the members."
+            "only members may commit. Stop the queries and other consumers of the group. A member that crashed, or a static "
+            "member, stays until its session ends. `groupkafka describe` shows the members."
         )
 
 
 def other_protocol_type(refusal: str) -> str | None:
-    """Return the protocol type of a classic group that librdkafka refuses to describe; `None` if it refuses something else."""
+    """Return the protocol type of a classic group that librdkafka refuses to describe; `None` for any other refusal."""
     found = _OTHER_TYPE.search(refusal)
     return None if found is None else found[1]
 
 
 def of_other_type(group: str, protocol_type: str) -> NotAConsumerGroup:
-    """Return the error for a classic group with another protocol type than a consumer's."""
-    purpose = KNOWN_TYPES.get(protocol_type, "its members are no consumers")
+    """Return the error for a classic group whose protocol type is not a consumer's."""
+    purpose = KNOWN_TYPES.get(protocol_type, "its members are not consumers")
     return NotAConsumerGroup(
         f"The group {group!r} is a classic group of the protocol type {protocol_type!r}: {purpose}. {_INSTEAD}"
     )
@@ -227,8 +224,8 @@ def of_other_type(group: str, protocol_type: str) -> NotAConsumerGroup:
 def of_new_kind(group: str, *, has_offsets: bool) -> NotAConsumerGroup:
     """Return the error for a group that is neither classic nor a consumer group of KIP-848.
 
-    A group of each kind has the name for itself: nobody else can join it. librdkafka describes consumer groups only. For a share
-    group (KIP-932) and a streams group (KIP-1071) it says the same as for a group that does not exist. Only the list of all
+    Such a group has its name to itself: no client of another kind can join it. librdkafka describes only consumer groups. For a
+    share group (KIP-932) and a streams group (KIP-1071) it answers as for a group that does not exist. Only the list of all
     groups has their names, without their kind. A share group has no committed offsets.
 
     Args:
@@ -237,10 +234,10 @@ def of_new_kind(group: str, *, has_offsets: bool) -> NotAConsumerGroup:
     """
     if has_offsets:
         return NotAConsumerGroup(
-            f"The group {group!r} is a streams group (KIP-1071), of a Kafka Streams application: its offsets are that "
-            f"application's. {_INSTEAD} Kafka's own kafka-streams-groups.sh shows the group."
+            f"The group {group!r} is a streams group (KIP-1071), and its offsets belong to a Kafka Streams application. "
+            f"{_INSTEAD} Kafka's own kafka-streams-groups.sh shows the group."
         )
     return NotAConsumerGroup(
-        f"The group {group!r} is a share group (KIP-932), or a streams group (KIP-1071) that has not committed anything: queries "
-        f"are members of consumer groups. {_INSTEAD} Kafka's own kafka-groups.sh --list shows which kind it is."
+        f"The group {group!r} is a share group (KIP-932), or a streams group (KIP-1071) that has not committed anything, but "
+        f"queries are members of consumer groups. {_INSTEAD} Kafka's own kafka-groups.sh --list shows which kind it is."
     )

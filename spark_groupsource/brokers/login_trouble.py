@@ -1,7 +1,7 @@
-"""Errors of connections, of TLS, of logins and of missing ACLs: which setting or ACL to check.
+"""Recognises errors of connections, TLS, logins and ACLs, and names the setting or ACL to check.
 
-librdkafka has few codes for these. It has one code for a broken connection, whether the cause is permanent or temporary. Its
-texts say more.
+librdkafka has few codes for these errors: a broken connection has the same code whether its cause is permanent or temporary. So
+the texts of the errors are used as well.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from confluent_kafka import KafkaError
 
 
 class LoginTrouble(NamedTuple):
-    """Why a connection fails."""
+    """A reason why a connection fails."""
 
     check: str
-    """Which setting to check, as a sentence."""
+    """The setting to check, as a sentence."""
     final: bool
-    """Whether waiting cannot help."""
+    """Whether the reason is permanent, so that waiting cannot help."""
 
 
 _CERTIFICATE = LoginTrouble(
     "Check kafka.ssl.truststore.*: it needs the root of the authority that signed the brokers' certificates; an intermediate "
     "authority alone is not enough. Without a trust store, the authorities of the operating system are trusted, not those of the "
-    "JVM (cacerts). Check also that each broker's certificate has the host name that kafka.bootstrap.servers and the broker's "
-    "advertised.listeners have.",
+    "JVM (cacerts). Also check that each broker's certificate has the same host name as kafka.bootstrap.servers and the broker's "
+    "advertised.listeners.",
     final=True,
 )
 _OWN_CERTIFICATE = LoginTrouble(
@@ -47,7 +47,7 @@ _TOKEN_SERVER = LoginTrouble(
     "server again every 10 s.",
     final=False,
 )
-_OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log says what is wrong.", final=False)
+_OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log shows what is wrong.", final=False)
 _PASSWORD = LoginTrouble(
     "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, the token.", final=True
 )
@@ -66,12 +66,12 @@ _BY_TEXT = (
         re.compile(r"connecting to a PLAINTEXT broker listener|Disconnected.* in state SSL_HANDSHAKE|wrong version number"),
         _PROTOCOL,
     ),
-    # The answer of another kind of server, taken for a number.
+    # Another kind of server has answered, and its text was read as a number.
     (re.compile(r"Invalid response size .* in state APIVERSION_QUERY"), _PROTOCOL),
     (re.compile(r"mechanism handshake failed"), _MECHANISM),
-    # The native reader's text, and confluent-kafka's.
+    # The texts of the native reader and of confluent-kafka.
     (re.compile(r"acquire SASL OAUTHBEARER token: (kafka\.oauth_cb|OAuth callback)"), _OWN_TOKEN),
-    # libcurl's texts. librdkafka itself repeats a request that was answered with 429 or 5xx, for up to 50 s.
+    # The texts of libcurl. librdkafka itself repeats a request that was answered with 429 or 5xx, for up to 50 s.
     (re.compile(r"acquire SASL OAUTHBEARER token: .*(connect to|resolve|timed? ?out|Timeout|reset by peer)"), _TOKEN_SERVER),
     (re.compile(r"acquire SASL OAUTHBEARER token"), _TOKEN),
 )
@@ -80,8 +80,8 @@ _BY_CODE: Mapping[int, LoginTrouble] = {
     KafkaError.SASL_AUTHENTICATION_FAILED: _PASSWORD,
     KafkaError.UNSUPPORTED_SASL_MECHANISM: _MECHANISM,
     KafkaError._SSL: _TLS,
-    # For a refused or broken connection librdkafka reports more than this code. It does not if the broker closes the connection
-    # without an answer, as a broker does when it cannot read the first request.
+    # For a refused or broken connection librdkafka reports a more specific code as well, but not if the broker closes the
+    # connection without an answer, as a broker does when it cannot read the first request.
     KafkaError._ALL_BROKERS_DOWN: _PROTOCOL,
 }
 
@@ -92,17 +92,17 @@ MISSING_ACL: Mapping[int, str] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the ACL READ on the topic. It includes DESCRIBE.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user lacks an ACL on the cluster.",
 }
-"""Which ACL is missing, by the code of the refusal."""
+"""The ACL that is missing, by the code of the refusal."""
 
 
 def login_trouble(error: KafkaError) -> LoginTrouble | None:
-    """Return what an error says of the connection, of TLS or of the login. `None` for an error of another kind."""
+    """Return the reason behind an error of the connection, of TLS or of the login. `None` for any other error."""
     by_text = (trouble for pattern, trouble in _BY_TEXT if pattern.search(error.str()))
     return next(by_text, None) or _BY_CODE.get(error.code())
 
 
 def lacks_token(error: KafkaError) -> bool:
-    """Return whether a client has no login token for now, and asks for one again."""
+    """Return whether a client has no login token at the moment, and will ask for one again."""
     return login_trouble(error) in (_OWN_TOKEN, _TOKEN_SERVER)
 
 
@@ -113,5 +113,5 @@ def is_refused(error: KafkaError) -> bool:
 
 
 def token_refused(error: KafkaError) -> bool:
-    """Return whether the brokers refuse the password or the token that a client has shown."""
+    """Return whether the brokers refuse the client's password or token."""
     return login_trouble(error) is _PASSWORD

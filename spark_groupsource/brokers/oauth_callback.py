@@ -1,12 +1,12 @@
-"""`kafka.oauth_cb`: tokens from a function of the user. The option names it as `package.module:function`.
+"""Gets login tokens from a function of the user, which the option `kafka.oauth_cb` names as `package.module:function`.
 
-The name is sent to the executors with the other settings. Each process that makes a client imports the function. It is called as
-confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token and its expiry
-in seconds since 1970. A principal and a dict of extensions may follow.
+The name is sent to the executors with the other settings, and each process that makes a client imports the function. It is called
+as confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token and its
+expiry in seconds since 1970, optionally followed by a principal and a dict of extensions.
 
-Who sets options need not be who writes code. So only a function is called whose author has marked it with `@oauth_callback`, and
-nothing of the named module is called to find it. The import itself runs the module's top level, so a module of Python's own,
-which has no marked function, is not even imported.
+People who may set options are not always people who may run code. So a function is called only if its author has marked it with
+`@oauth_callback`, and nothing in its module is called to find it. Because an import runs the module's top level, a module of
+Python's own, which has no marked function, is not even imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_groupsource.errors import AuthenticationFailed, OptionError
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _MARK = "__spark_groupsource_oauth_callback__"
-"""The attribute of a marked function. Its value is the function itself: the copy that `functools.wraps` makes is no mark."""
+"""The attribute of a marked function. Its value is the function itself, so that a copy by `functools.wraps` does not count."""
 
 _LATEST_EXPIRY_S = 1e11
 """The year 5138. An expiry in milliseconds, as some libraries return it, is later than this number of seconds."""
@@ -34,39 +34,40 @@ _LATEST_EXPIRY_S = 1e11
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
 _KEY = re.compile(r"[A-Za-z]+")
 _RESERVED_KEY = "auth"
-"""What RFC 7628, section 3.1, allows in tokens and extensions. librdkafka refuses the rest, with a text that quotes the token."""
+"""RFC 7628, section 3.1, allows these in tokens and extensions, except for the reserved key. librdkafka refuses everything else
+with a text that quotes the token."""
 
 
 def oauth_callback(function: Function) -> Function:
-    """Mark a function as one that `kafka.oauth_cb` may name. No other function is called.
+    """Mark a function as one that `kafka.oauth_cb` may name. No other function is ever called.
 
     Args:
-        function: A function that `def` makes. For a static method, write this decorator below `@staticmethod`.
+        function: A function defined with `def`. For a static method, write this decorator below `@staticmethod`.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: `function` is something else.
     """
     if not isinstance(function, FunctionType):
-        raise TypeError(f"@oauth_callback marks a function, and this is a {type(function).__name__}.")
+        raise TypeError(f"@oauth_callback marks a function, but this is a {type(function).__name__}.")
     setattr(function, _MARK, function)
     return function
 
 
 def function_named(name: str) -> Callable[[str | None], object]:
-    """Import the function `package.module:function`. Nothing is called besides the top level of its module.
+    """Import the function `package.module:function`. The import runs only the top level of its module.
 
     Raises:
-        OptionError: It cannot be imported here, or its author has not marked it.
+        OptionError: The function cannot be imported here, or its author has not marked it.
     """
     module, _, path = name.partition(":")
     if module.partition(".")[0] in sys.stdlib_module_names:
-        raise _not_marked(name, "a module of Python itself has no function for it")
+        raise _not_marked(name, "Python's own modules have no marked function")
     try:
         found: Any = importlib.import_module(module)
         for attribute in path.split("."):
             if not isinstance(found, ModuleType | type):
                 raise AttributeError(f"{attribute} belongs to a {type(found).__name__}, not to a module or a class")
-            # Static: a module's or a class's own `__getattr__` would run code.
+            # Look the attribute up statically, because the `__getattr__` of a module or a class would run code.
             found = inspect.getattr_static(found, attribute)
             found = found.__func__ if isinstance(found, staticmethod) else found
     except (ImportError, AttributeError) as error:
@@ -76,7 +77,7 @@ def function_named(name: str) -> Callable[[str | None], object]:
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's module; its text may hold a secret
         raise OptionError(f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}.") from None
     if not isinstance(found, FunctionType):
-        raise _not_marked(name, f"it is a {type(found).__name__}, and a function is expected")
+        raise _not_marked(name, f"it is a {type(found).__name__}, but must be a function")
     function: Callable[[str | None], object] = found
     mark: object = vars(found).get(_MARK)
     if mark is not found:
@@ -92,16 +93,16 @@ def _not_marked(name: str, reason: str) -> OptionError:
 
 
 class TokenCallback:
-    """What librdkafka's client calls for a token. Clients with the same callback and configuration share one (shared_token.py).
+    """The callback that gives librdkafka's client a token, shared by clients with the same function and configuration.
 
-    The constructor has a valid token, or raises. Later ones are asked for on librdkafka's threads, where an exception would be
-    lost or come out of an unrelated call. So a failure there is a warning.
+    The constructor gets a valid token, or raises. Later tokens are asked for on librdkafka's threads, where an exception would be
+    lost, or would come out of an unrelated call. So a failure there is only a warning.
 
-    No text holds a token. The function's own exception may hold one, so its text is never shown.
+    No text contains a token. The function's own exception may contain one, so its text is never shown.
     """
 
     def __init__(self, name: str, config: str | None) -> None:
-        """Import the function, and call it if this process has no valid token of it.
+        """Import the function, and call it if this process has no valid token from it.
 
         Args:
             name: The function, as `package.module:function`.
@@ -120,53 +121,55 @@ class TokenCallback:
         return self._shared.newest()
 
     def refused(self) -> None:
-        """Note that the brokers refuse the token, so that the next client gets another one."""
+        """Note that the brokers refuse the token, so that the next client gets a new one."""
         self._shared.refused()
 
 
 _SHARED: dict[tuple[Callable[[str | None], object], str | None], SharedToken] = {}
-"""The tokens of this process, by callback and configuration. A forked process begins with those of its parent."""
+"""The tokens of this process, by callback and configuration. A forked process begins with its parent's tokens."""
 
 
 def _fetched(name: str, function: Callable[[str | None], object], config: str | None) -> Token:
     """Call the function, and return its token.
 
     Raises:
-        CallFailed: The function raised an error, as when its server does not answer.
-        AuthenticationFailed: It returned no token.
+        CallFailed: The function raised an error, for example because its server does not answer.
+        AuthenticationFailed: The function returned no token.
     """
-    said = f"kafka.oauth_cb = {name!r}:"
+    option = f"kafka.oauth_cb = {name!r}:"
     try:
         returned = function(config)
     # A function that ends its process must not end a task or a query without an error.
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's function
-        raise CallFailed(f"{said} the function raised {type(error).__name__}.") from None
+        raise CallFailed(f"{option} the function raised {type(error).__name__}.") from None
     match returned:
         case (str(), int() | float(), *more) if isinstance(returned, tuple) and len(more) <= 2:
             token = Token(*returned)
         case _:
-            raise AuthenticationFailed(f"{said} it gives no tuple of a token (str) and its expiry in seconds since 1970.")
+            raise AuthenticationFailed(
+                f"{option} the function must return a tuple of a token (str) and its expiry in seconds since 1970."
+            )
     wrong = _what_is_wrong(token)
     if wrong is not None:
-        raise AuthenticationFailed(f"{said} {wrong}.")
+        raise AuthenticationFailed(f"{option} {wrong}.")
     return token
 
 
 def _what_is_wrong(token: Token) -> str | None:
-    """Return why librdkafka would not take the token or would misunderstand it, None if it takes it.
+    """Return why librdkafka would refuse or misunderstand the token, None if it accepts the token.
 
-    confluent-kafka would only log some of this, and never ask for a token again.
+    For some of these mistakes, confluent-kafka would only write a log line, and never ask for a token again.
     """
     if not token.value or not _VALUE.fullmatch(token.value):
         return "its token is empty, or has characters that a token cannot have"
-    if not token.expiry <= _LATEST_EXPIRY_S:  # this way, NaN is wrong, too
-        return "its expiry is no time in seconds since 1970; divide it by 1000 if it is in milliseconds"
+    if not token.expiry <= _LATEST_EXPIRY_S:  # written this way, NaN is refused as well
+        return "its expiry is not a time in seconds since 1970; divide it by 1000 if it is in milliseconds"
     if token.expiry <= time.time():
-        return "its token has expired already, by the expiry that comes with it (seconds since 1970)"
+        return "its token has already expired, according to the expiry that comes with it (seconds since 1970)"
     if not isinstance(token.principal, str) or not token.principal.isprintable():
-        return "its third value, the principal, is no text without control characters"
+        return "its third value, the principal, must be a text without control characters"
     if not isinstance(token.extensions, dict):
-        return "its fourth value, the extensions, is no dict"
+        return "its fourth value, the extensions, must be a dict"
     for key, value in token.extensions.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key == _RESERVED_KEY:
             return "the names of its extensions must consist of the letters A to Z and a to z, and must not be 'auth'"

@@ -1,4 +1,4 @@
-"""Offsets of partitions, asked for with ListOffsets: where a log starts, where it ends, and the first record of a time."""
+"""Asks for offsets of partitions with ListOffsets: where a log starts, where it ends, and the first record after a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from spark_groupsource.partition import TopicPartition
 
 PARTITIONS_IN_A_CALL = 1000
-"""Partitions that one call asks for. The time that librdkafka takes for a call grows with the square of its partitions."""
+"""The most partitions in one call. The time that librdkafka needs for a call grows with the square of their number."""
 
 NO_RECORD = -1
 """The offset that a broker returns when no record is as young as the given timestamp.
@@ -35,8 +35,8 @@ def request_offsets(
 
     Args:
         admin: The client that asks.
-        specs: Which offset of each partition.
-        timeout_s: Seconds that each request waits for its answer.
+        specs: The offset to ask for in each partition.
+        timeout_s: How many seconds each request waits for its answer.
         isolation: Whether `LATEST_OFFSET` means the high watermark or the last stable offset.
 
     Returns:
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
     offset: int
     epoch: int | None = None
-    """The leader epoch of the log then. `None` if the broker does not say it."""
+    """The leader epoch of the log at that time. `None` if the broker does not report it."""
 
 
 class Kept(NamedTuple):
@@ -70,13 +70,13 @@ class Kept(NamedTuple):
     offset: int
     """The committed offset. Below 0 if there is none."""
     metadata: str | None
-    """The text beside it."""
+    """The text committed with it."""
     epoch: int | None = None
-    """The leader epoch beside it (KIP-320): no record below the offset is of a later one. `None` if it is not known."""
+    """The leader epoch committed with it (KIP-320): no record below the offset has a later one. `None` if it is not known."""
 
 
 def kept_of(found: Any) -> Kept:
-    """Return what a group has committed, as confluent-kafka's `TopicPartition` has it."""
+    """Return what a group has committed, read from confluent-kafka's `TopicPartition`."""
     return Kept(found.offset, metadata_of(found), epoch_of(found))
 
 
@@ -87,10 +87,10 @@ def epoch_of(found: Any) -> int | None:
 
 
 def metadata_of(found: Any) -> str | None:
-    """Return the metadata of a committed offset. Any client can write it: `None` for what is not UTF-8 text."""
+    """Return the metadata of a committed offset. Any client can write it, so it is `None` if it is not UTF-8 text."""
     try:
         text: str | None = found.metadata
     except UnicodeDecodeError:
         return None
-    # confluent-kafka writes it with a NUL, which librdkafka leaves out when it reads.
+    # confluent-kafka writes the text with a NUL at its end, which librdkafka leaves out when it reads.
     return None if text is None else text.partition("\0")[0]

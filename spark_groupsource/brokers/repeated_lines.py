@@ -1,6 +1,6 @@
-"""Warnings that repeat are written once a minute, with the number of those that were left out.
+"""Writes a repeated warning once a minute, with the number of lines that were left out.
 
-A client tries to connect again and again while a broker is away, and librdkafka logs each failure.
+While a broker is away, a client keeps trying to connect, and librdkafka logs each failure.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from dataclasses import dataclass
 from spark_groupsource.subject import FIELD
 
 WRITTEN_EVERY_S = 60.0
-"""How often a line that repeats is written."""
+"""How often a repeated line is written."""
 
 MOST_OF_A_KIND = 4
-"""So many different lines of one kind are written in that time: in a large cluster each broker has lines of its own."""
+"""The most different lines of one kind that are written in that time: in a large cluster each broker has lines of its own."""
 
 MOST_KINDS = 1000
-"""So many kinds are remembered. After that all are forgotten, so that lines which are all different do not fill the memory."""
+"""The most kinds that are remembered. Then all are forgotten, so that lines that are all different do not fill the memory."""
 
 _DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:us|ms|s|min)\b")
 _SUPPRESSED = re.compile(r"(?:, )?\d+ identical error\(s\) suppressed")
 _CLIENT = re.compile(r"\[[^\]\s]*#(?:consumer|producer)-\d+\] |\[thrd:[^\]]*\]:? ?")
-"""Where confluent-kafka and librdkafka name the client and its thread."""
+"""The names of the client and its thread in lines of confluent-kafka and librdkafka."""
 _BROKER = re.compile(r"[^\s/=(]+:\d+(?:/(?:\d+|bootstrap))?|\bGroupCoordinator(?:/\d+)?")
-"""A host with its port, or librdkafka's name of a broker."""
+"""A host with its port, or librdkafka's name for a broker."""
 _NUMBER = re.compile(r"\d+")
 
 _PASSED = "groupkafka_has_passed"
-"""The attribute of a record that a filter has let pass. The next filter, of a handler, must not count it again."""
+"""The attribute of a record that a filter has let pass, so that the next filter, of a handler, does not count it again."""
 
 
 @dataclass
 class _Written:
-    since: float
+    written_at: float
     lines: set[str]
     left_out: int = 0
 
 
 class RepeatFilter(logging.Filter):
-    """Lets the first of equal warnings and errors pass, and again one a minute. That one has the number of those left out.
+    """Lets the first of several equal warnings or errors pass, and then one each minute, with the number of those left out.
 
-    Lines for one query are equal if they differ in durations only, and in the client that wrote them. The lines of librdkafka
-    also have a kind: what is left of them without numbers and names of brokers. Below a warning every line passes.
+    Lines for one query are equal if they differ only in durations and in the client that wrote them. Lines of librdkafka also
+    have a kind: the line without numbers and names of brokers. Lines below the level of a warning always pass.
 
     Args:
         has_kinds: Whether the lines are librdkafka's.
@@ -59,15 +59,15 @@ class RepeatFilter(logging.Filter):
         self._written: dict[tuple[str, str, str], _Written] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is to be written."""
+        """Return whether to write the record."""
         if record.levelno < logging.WARNING or hasattr(record, _PASSED):
             return True
         line, now = same_line(record.getMessage()), self._clock()
         kind = (record.name, getattr(record, FIELD, ""), kind_of_line(line) if self._has_kinds else line)
-        # There is no lock: a signal handler may log while this thread is here, and would wait for it forever. At worst two
-        # threads write a line twice, or a number is too small.
+        # There is no lock, because a signal handler that logs while this thread is here would wait for it forever. At worst, a
+        # line is written twice by two threads, or a number is too small.
         written = self._written.get(kind)
-        if written is None or now - written.since >= WRITTEN_EVERY_S:
+        if written is None or now - written.written_at >= WRITTEN_EVERY_S:
             if written is None and len(self._written) >= MOST_KINDS:
                 self._written = {}
             self._written[kind] = _Written(now, {line})
@@ -83,7 +83,7 @@ class RepeatFilter(logging.Filter):
 
 
 def logger_without_repetitions(name: str) -> logging.Logger:
-    """Return a logger for librdkafka's lines that leaves out repetitions, whatever its handlers are."""
+    """Return a logger for librdkafka's lines that leaves out repetitions, no matter which handlers it has."""
     logger = logging.getLogger(name)
     if not any(isinstance(given, RepeatFilter) for given in logger.filters):
         logger.addFilter(RepeatFilter(has_kinds=True))
@@ -91,15 +91,15 @@ def logger_without_repetitions(name: str) -> logging.Logger:
 
 
 def same_line(text: str) -> str:
-    """Return what a line has in common with its repetitions: it has neither durations nor the name of the client."""
+    """Return the part of a line that its repetitions share: the line without durations and without the client's name."""
     return _DURATION.sub("#", _SUPPRESSED.sub("", _CLIENT.sub("", text)))
 
 
-def kind_of_line(same: str) -> str:
-    """Return what a line of librdkafka has in common with those of other brokers and topics' partitions."""
-    return _NUMBER.sub("#", _BROKER.sub("BROKER", same))
+def kind_of_line(line: str) -> str:
+    """Return the part of a `same_line` that is the same for other brokers and partitions."""
+    return _NUMBER.sub("#", _BROKER.sub("BROKER", line))
 
 
 def _number_of(written: _Written, now: float) -> str:
     lines = "1 line" if written.left_out == 1 else f"{written.left_out} lines"
-    return f"{lines} like this left out in {now - written.since:.0f} s"
+    return f"{lines} like this left out in {now - written.written_at:.0f} s"

@@ -1,12 +1,12 @@
-"""One login token for all clients of this process that have the same callback and configuration.
+"""Shares one login token between all clients of this process that have the same callback and configuration.
 
-A client asks for the token when it is made, and again when four fifths of the token's life are over. Both are answered here. The
-callback is called for the first client, and then by whichever thread asks first once four fifths of the life are over.
+A client asks for a token when it is made, and again when four fifths of the token's life are over. The callback is called for the
+first client, and after that by the first thread that asks when four fifths of the life are over.
 
-There is no lock, because a signal handler may make a client. The token is an immutable value behind one reference, which only a
-call that succeeds replaces, and only if it is still what it was when the call began. A thread that is about to call the callback
-first moves the time of the next call. So threads that ask meanwhile get the token that is still valid, or wait for the first one.
-If two threads look at the same moment, both call the callback, which does no harm.
+There is no lock, because a signal handler may make a client. The token is an immutable value behind one reference. Only a
+successful call replaces it, and only if no other call has replaced it in the meantime. A thread that is about to call the
+callback first moves the time of the next call, so that other threads get the token that is still valid, or wait for the first
+one. If two threads look at the same moment, both call the callback, which does no harm.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from spark_groupsource.errors import AuthenticationFailed
 log = logging.getLogger(__name__)
 
 RENEWED_AT = 0.8
-"""Which part of a token's life passes before another one is fetched. librdkafka asks for a token at the same part."""
+"""The fraction of a token's life after which a new one is fetched. librdkafka asks for a token after the same fraction."""
 
 FIRST_TOKEN_S = 10.0
-"""For how long a client without a valid token calls the callback again after a failure."""
+"""How long a client without a valid token keeps calling the callback after a failure."""
 
 CALL_S = 10.0
-"""How long a call may take before another thread calls, too."""
+"""How long a call may take before another thread calls the callback as well."""
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-"""The pause after the first failed call, and the longest one. Each is twice as long as the one before."""
+"""The pause after the first failed call, and the longest pause. Each pause is twice as long as the previous one."""
 
 EXPIRED_PAUSE_S = 5.0
-"""The longest pause while there is no valid token: no client can be made in this time."""
+"""The longest pause while there is no valid token, because no client can be made in that time."""
 
 _LOOK_S = 0.01
-"""How often a thread looks for the first token that another thread fetches."""
+"""How often a thread checks for the first token while another thread fetches it."""
 
 _NEW_S = 10.0
-"""A token that brokers refuse in its first seconds is not refused for its age, so another one would be refused as well."""
+"""If brokers refuse a token that is younger than this, its age is not the reason, and another one would be refused as well."""
 
 
 class Token(NamedTuple):
-    """A token, as confluent-kafka takes it. Its repr does not show it, and it cannot be pickled."""
+    """A token in the form that confluent-kafka takes. Its repr does not show it, and it cannot be pickled."""
 
     value: str
     expiry: float
@@ -57,16 +57,16 @@ class Token(NamedTuple):
         return f"Token(expiry={self.expiry})"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be sent or stored."""
+        """Refuse to be pickled, so that a token is never sent or stored."""
         raise TypeError("A login token is not pickled: each process fetches its own.")
 
 
 class CallFailed(Exception):
-    """A call of the callback failed, and a later one may succeed. The text holds no secret."""
+    """A call of the callback failed, but a later one may succeed. The text holds no secret."""
 
 
 class _Kept(NamedTuple):
-    """A token, and when it was fetched."""
+    """A token, and the time when it was fetched."""
 
     token: Token | None
     fetched_at: float
@@ -79,7 +79,7 @@ class SharedToken:
     Args:
         fetch: Calls the callback. Raises CallFailed, or AuthenticationFailed if another call would not help.
         clock: Returns seconds since 1970.
-        sleep: Waits for so many seconds.
+        sleep: Waits for a number of seconds.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class SharedToken:
         self._call_at = 0.0
         """When the callback may be called again, in seconds since 1970."""
         self._calls = 0
-        """How many calls have begun since the token was fetched. Each has failed, or is under way."""
+        """How many calls have begun since the token was fetched. Each has failed, or is still running."""
 
     def valid(self) -> Token:
-        """Return a token that has not expired. While there is none, the callback is called again for a few seconds.
+        """Return a token that has not expired. While there is none, keep calling the callback for a few seconds.
 
         Raises:
             AuthenticationFailed: The callback gave no token.
         """
-        until = self._clock() + FIRST_TOKEN_S
+        give_up_at = self._clock() + FIRST_TOKEN_S
         failure: AuthenticationFailed | None = None
         while True:
             try:
@@ -114,18 +114,18 @@ class SharedToken:
             token = self._kept.token
             if token is not None and self._clock() < token.expiry:
                 return token
-            if failure is not None and self._call_at >= until:
+            if failure is not None and self._call_at >= give_up_at:
                 raise failure from None
             self._sleep(_LOOK_S)
 
     def newest(self) -> Token:
-        """Return the newest token for librdkafka, which is told the expiry at which it asks again when another call is due.
+        """Return the newest token for librdkafka, with an expiry that makes librdkafka ask again when the next call is due.
 
-        If no new one can be fetched, the last one is returned, even if it has expired: librdkafka would report a failure to its
-        client otherwise, and a task or a query could end while its token is still valid.
+        If no new token can be fetched, the last one is returned, even if it has expired. Otherwise librdkafka would report a
+        failure to its client, and a task or a query could end while its token is still valid.
 
         Raises:
-            AuthenticationFailed: There was never a token, and the callback gave none.
+            AuthenticationFailed: There has never been a token, and the callback gave none.
         """
         try:
             self._renew()
@@ -137,9 +137,9 @@ class SharedToken:
         return token._replace(expiry=now + max(self._call_at - now, FIRST_PAUSE_S) / RENEWED_AT)
 
     def refused(self) -> None:
-        """Fetch another token for the next client: the brokers have refused this one, although it has not expired."""
+        """Fetch a new token for the next client, because the brokers have refused this one before its expiry."""
         now = self._clock()
-        # While calls fail, another token is due anyway, after a pause that a refusal does not make shorter.
+        # While calls fail, a new token is due anyway, after a pause that a refusal must not shorten.
         if not self._calls and now - self._kept.fetched_at > _NEW_S:
             self._call_at = min(self._call_at, now)
 
@@ -148,14 +148,14 @@ class SharedToken:
         kept, now = self._kept, self._clock()
         if now < self._call_at:
             return
-        # Before the call, so that other threads do not call as well.
+        # Set the time of the next call before this one, so that other threads do not call as well.
         self._call_at = now + CALL_S
         self._calls += 1
         try:
             token = self._fetch()
         except (CallFailed, AuthenticationFailed) as failed:
             if self._kept is not kept:
-                return  # this call took so long that a later one was made, and has succeeded
+                return  # this call took so long that a later one was made and has succeeded
             now = self._clock()
             left_s = 0.0 if kept.token is None else kept.token.expiry - now
             longest_s = LONGEST_PAUSE_S if left_s > 0 else EXPIRED_PAUSE_S

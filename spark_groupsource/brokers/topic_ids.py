@@ -1,7 +1,7 @@
-"""Which topic a name stands for now. A changed answer counts only once a broker has given it several times.
+"""Finds out which topic a name stands for now, and accepts a change only once brokers have repeated it several times.
 
-A topic that was deleted and created again is another topic; its id shows that. A broker may lag behind the others for a
-moment, so one answer is not enough to give up a topic.
+A topic that was deleted and created again is another topic, with another id. A broker may lag behind the others for a moment, so
+one answer is not enough to give up a topic.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from spark_groupsource.handoff.losses import changed
 from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
-"""How many times a broker has to repeat that a topic does not exist, or has another id."""
+"""How often brokers have to repeat that a topic does not exist, or has another id."""
 
 
 BELIEVED_AT_MOST = 1000
-"""How many changes of other topics are remembered: a query on a pattern may see new topics for months."""
+"""The most changes of other topics that are remembered: a query on a pattern may see new topics for months."""
 
 
 class TopicIds:
-    """The ids of topics as the brokers know them now.
+    """Returns the current ids of topics, and remembers which changes brokers have confirmed.
 
-    The runner's main thread and the threads of a survey ask. What they share is one frozenset, which is replaced and never
-    edited. If two replace it at once, one change is lost, and the next question repeats what it costs to believe it.
+    The runner's main thread and the threads of a survey ask. They share one frozenset, which is replaced and never edited. If two
+    threads replace it at the same time, one change is lost, and has to be confirmed again at the next question.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class TopicIds:
         """Begin without a changed id.
 
         Args:
-            ask: returns the ids of these topics, as `topics.Topics.ids` does.
-            sleep: waits for so many seconds.
+            ask: returns the ids of topics, as `topics.Topics.ids` does.
+            sleep: waits for a number of seconds.
         """
         self._ask = ask
         self._sleep = sleep
@@ -44,16 +44,16 @@ class TopicIds:
     def now(self, expected: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """Return each topic's id: `None` for a topic that does not exist, "" from brokers without topic ids.
 
-        A topic that no broker answers for is left out.
+        A topic is left out if no broker answers for it.
 
         Args:
-            expected: the topics, each with the id that it had; `None` where that is not known.
+            expected: the topics, each with the id that it had; `None` if it is not known.
 
         Raises:
-            NotAuthorized, AuthenticationFailed: at once.
+            NotAuthorized, AuthenticationFailed: raised at the first answer, without repeating it.
         """
         ids = self._ask(expected)
-        # What is not true any more has to be said as often again, should it come back.
+        # Forget changes that no longer hold; a change that comes back must be confirmed again.
         self._believed = frozenset(known for known in self._believed if ids.get(known[0], known[1]) == known[1])
         for _ in range(BELIEVE_AFTER):
             if _changes(expected, ids) <= self._believed:
@@ -67,5 +67,7 @@ class TopicIds:
 
 
 def _changes(expected: Mapping[str, str | None], ids: Mapping[str, str | None]) -> frozenset[tuple[str, str | None]]:
-    """Return the topics that do not exist, or do not have the expected id, each with what it has instead."""
-    return frozenset((topic, ids[topic]) for topic, was in expected.items() if topic in ids and changed(was, ids[topic]))
+    """Return the topics that do not exist (`None`), or do not have the expected id, each with its current id."""
+    return frozenset(
+        (topic, ids[topic]) for topic, earlier_id in expected.items() if topic in ids and changed(earlier_id, ids[topic])
+    )

@@ -1,6 +1,6 @@
-"""The subscribed topics as the brokers know them: which partitions exist, where they start and where they end.
+"""Asks the brokers about the subscribed topics: which partitions exist, where they start and where they end.
 
-An AdminClient asks. Each broker gets one request for many partitions, and the group is not involved.
+An AdminClient asks, with one request to each broker for many partitions. The group is not involved.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
 
 ENDS_TIMEOUT_S = 3.0
-"""Time limit for end offsets when all leaders answered last time. While one leader is down the other partitions go on."""
+"""Time limit for end offsets if all leaders answered last time. While one leader is down, the other partitions are still read."""
 
 ASK_LEADER_AGAIN_S = 1.0
-"""Between two questions to a leader that was silent at this trigger and at the last one, long ago."""
+"""The pause between two questions to a leader that did not answer at this trigger, nor at the previous one long ago."""
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 APART = 0.75
-"""Two calls of `ends` that are this part of the patience apart have nothing to say of the time in between. Less than 1: a trigger
-that is as long as the patience has less than that between the end of one call and the next."""
+"""If two calls of `ends` are this fraction of the patience apart, they show nothing about the time in between. It is less than 1,
+because a trigger as long as the patience leaves less than the patience between the end of one call and the next."""
 
 
 class Subscription(Protocol):
-    """Which topics a query reads."""
+    """The topics that a query reads."""
 
     @property
     def subscribe(self) -> tuple[str, ...] | None:
-        """Names of the topics, or `None` when a pattern is subscribed."""
+        """The names of the topics, or `None` if the query subscribes to a pattern."""
 
     def matches(self, topic: str) -> bool:
         """Return whether the topic is subscribed."""
@@ -59,18 +59,18 @@ class Subscription(Protocol):
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """What a broker says of one topic."""
+    """A broker's description of one topic."""
 
     partitions: frozenset[TopicPartition]
     operations: frozenset[str] | None
-    """Names of the operations that the user is allowed (KIP-430). `None` when the broker does not say."""
+    """The names of the operations that the user is allowed (KIP-430). `None` if the broker does not report them."""
 
 
 class Topics:
-    """The subscribed topics as the brokers know them now.
+    """Asks the brokers for the current state of the subscribed topics.
 
-    One thread calls `ends`, which remembers for how long a partition's end has been unknown. In a query that is the runner's
-    main thread. Adoption asks through `without_patience`. Any thread may call the other methods.
+    One thread calls `ends`, which remembers how long a partition's end has been unknown. In a query this is the runner's main
+    thread. Adoption asks through `without_patience`. Any thread may call the other methods.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Topics:
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            subscription: Which topics are meant.
+            subscription: The topics of the query.
             read_committed: Whether ends are last stable offsets instead of high watermarks.
-            patience_s: Seconds that a partition's end may stay unknown before `ends` raises.
+            patience_s: How many seconds a partition's end may stay unknown before `ends` raises.
             clock: Returns seconds, monotonic.
 
         Raises:
@@ -107,29 +107,28 @@ class Topics:
         self._asked_at = -math.inf
         self._all_answered = False
         self._absent: frozenset[TopicPartition] = frozenset()
-        """The partitions of topics that did not exist when their offsets were asked for the last time."""
+        """The partitions whose topic did not exist when their offsets were last asked for."""
         self.epochs: Mapping[TopicPartition, int] = {}
-        """The leader epoch of each end that `ends` has returned last, where the brokers say it."""
+        """The leader epoch of each end that `ends` has returned last, as far as the brokers report it."""
 
     def without_patience(self) -> Topics:
-        """Return the same topics, with the same client, for callers on other threads.
+        """Return a copy with the same client and endless patience, for callers on other threads that have their own patience.
 
-        Its `ends` leaves out unknown partitions for as long as they are unknown: the caller has its own patience. What this
-        object remembers of unknown partitions is not changed by it. Threads may share it. What it remembers only decides how
-        long it waits for an answer.
+        `ends` of the copy leaves out partitions for as long as their ends are unknown, and does not change what this object
+        remembers about them. Threads may share the copy, because what it remembers only decides how long it waits for an answer.
         """
-        other = copy.copy(self)
-        other._patience_s = math.inf
-        other._unknown_since = {}
-        other._all_answered = True
-        return other
+        patient = copy.copy(self)
+        patient._patience_s = math.inf
+        patient._unknown_since = {}
+        patient._all_answered = True
+        return patient
 
     def partitions(self, *, skip_missing: bool = False) -> list[TopicPartition]:
         """Return every partition of the subscribed topics, sorted. A pattern may match none.
 
         Args:
-            skip_missing: Leave out a topic that is subscribed by name and does not exist, instead of raising
-                `TopicNotFound`. For a query that runs already: its topic may have been deleted.
+            skip_missing: Whether to leave out a topic that is subscribed by name and does not exist, instead of raising
+                `TopicNotFound`. This is for a running query, whose topic may have been deleted.
 
         Raises:
             TopicNotFound: A topic that is subscribed by name does not exist.
@@ -158,7 +157,7 @@ class Topics:
         return sorted(partitions)
 
     def everywhere(self, *, leave_out: Collection[str]) -> list[TopicPartition]:
-        """Return every partition of the cluster that the user may describe, subscribed or not, without these topics.
+        """Return every partition of the cluster that the user may describe, subscribed or not, except for these topics.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -173,7 +172,7 @@ class Topics:
         )
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster, which is the same whichever broker answers.
+        """Return the id of the cluster, which is the same no matter which broker answers.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -211,8 +210,8 @@ class Topics:
         broker answers.
 
         Raises:
-            NotAuthorized: The user may not describe a topic. Raised at once.
-            AuthenticationFailed: The brokers refuse the login. Raised at once.
+            NotAuthorized: The user may not describe a topic. Raised without waiting.
+            AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         found: dict[str, str | None] = {}
         for name, future in self._described(topics).items():
@@ -230,28 +229,30 @@ class Topics:
         A partition is left out while its leader does not answer, or while its topic does not exist.
 
         Raises:
-            BrokerUnavailable: A partition has been left out for as long as the patience. If the last call is about as long
-                ago (`APART`), a partition that it left out is asked for until the patience is over: this call may take as long.
-            NotAuthorized: The user may not read a topic. Raised at once.
-            AuthenticationFailed: The brokers refuse the login. Raised at once.
+            BrokerUnavailable: A partition has been left out for as long as the patience. If the last call was about that long
+                ago (`APART`), a partition left out then is asked for until the patience is over, and this call may take as long.
+            NotAuthorized: The user may not read a topic. Raised without waiting.
+            AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         began = self._clock()
-        # A leader that is slow but not down must get its time, too.
-        brief = self._all_answered and all(began - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
+        # A leader that is slow but not down must get its full time.
+        brief = self._all_answered and all(
+            began - unknown_since < REQUEST_TIMEOUT_S for unknown_since in self._unknown_since.values()
+        )
         far_apart = began - self._asked_at > APART * self._patience_s
         if far_apart:
-            # Two silences at two triggers of an hour say nothing of the time in between.
+            # If a leader did not answer at two triggers an hour apart, that shows nothing about the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
         silent_again = {
             partition
-            for partition, since in self._unknown_since.items()
-            if partition in partitions and partition not in known and (far_apart or now - since >= self._patience_s)
+            for partition, unknown_since in self._unknown_since.items()
+            if partition in partitions and partition not in known and (far_apart or now - unknown_since >= self._patience_s)
         }
         if silent_again:
-            # The leader may have moved since the last question, and `_offsets` has just found the new one: it is asked once
-            # more. If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
+            # The leader may have moved since the last question, and `_offsets` has just found the new one, so ask that once more.
+            # If the last question was long ago, ask until the patience is over, because the next trigger may be an hour away.
             known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()
         silent_before = self._unknown_since.keys()
@@ -262,21 +263,21 @@ class Topics:
         if known and not self._unknown_since:
             self._all_answered = True
             self._last_error.clear(self._admin.client)
-        for partition, since in self._unknown_since.items():
-            if now - since >= self._patience_s:
+        for partition, unknown_since in self._unknown_since.items():
+            if now - unknown_since >= self._patience_s:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} has not returned its end offset for {now - since:.0f} s"
+                    f"The leader of {partition} has not returned its end offset for {now - unknown_since:.0f} s"
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
                 )
         self.epochs = {partition: end.epoch for partition, end in known.items() if end.epoch is not None}
         return _numbers(known)
 
     def _warn_of(self, silent: Collection[TopicPartition]) -> None:
-        """Warn of partitions whose ends are unknown now, and were known before: once until they are known again."""
+        """Warn of partitions whose ends have become unknown: once for each, until the end is known again."""
         if silent and self._patience_s < math.inf:
             log.warning(
                 "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch leaves out their new "
-                "records, and a later one reads them: nothing is lost. A leader that has just moved needs no action. If this "
+                "records, and a later one reads them, so nothing is lost. A leader that has just moved needs no action. If this "
                 "lasts, check that the brokers are up and can be reached from this driver",
                 len(silent),
                 listed(sorted(silent), 20),
@@ -284,13 +285,13 @@ class Topics:
             )
 
     def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
-        """Ask for these ends at least once, and for so many seconds while one is left out."""
+        """Ask for these ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
         known: dict[TopicPartition, Found] = {}
         for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
-            left = set(partitions) - known.keys()
-            if not left:
+            unknown = set(partitions) - known.keys()
+            if not unknown:
                 break
-            known |= self._offsets(dict.fromkeys(left, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+            known |= self._offsets(dict.fromkeys(unknown, LATEST_OFFSET), REQUEST_TIMEOUT_S)
         return known
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -299,8 +300,8 @@ class Topics:
         A partition is left out while its leader does not answer, or while its topic does not exist.
 
         Raises:
-            NotAuthorized: The user may not read a topic. Raised at once.
-            AuthenticationFailed: The brokers refuse the login. Raised at once.
+            NotAuthorized: The user may not read a topic. Raised without waiting.
+            AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         return _numbers(self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S))
 
@@ -313,11 +314,11 @@ class Topics:
             times: Milliseconds since 1970 for each partition.
 
         Returns:
-            The offsets, `None` where no record is as young.
+            The offsets, `None` if no record is as young.
 
         Raises:
-            NotAuthorized: The user may not read a topic. Raised at once.
-            AuthenticationFailed: The brokers refuse the login. Raised at once.
+            NotAuthorized: The user may not read a topic. Raised without waiting.
+            AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         asked = {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()}
         found = _numbers(self._offsets(asked, REQUEST_TIMEOUT_S))
@@ -345,13 +346,13 @@ class Topics:
         idle, began = self._admin.idle, self._clock()
         known = self._answered(specs, timeout_s)
         missing = specs.keys() - known.keys()
-        # A leader that was silent before is probably down: only a silence that is new costs a second question. If no leader at
-        # all answers, it may be the network.
+        # A leader that did not answer before is probably down, so only a new silence is worth a second question. If no leader
+        # answers at all, the network may be the reason.
         overdue = missing - self._unknown_since.keys() or (set() if known else missing)
         if idle and overdue:
             self._admin.renew()
-        # What failed at once is asked for again, too. librdkafka fails a request if it finds just then that the connection has
-        # been idle for `connections.max.idle.ms`, and closes it.
+        # Offsets whose request failed immediately are asked for again as well. librdkafka fails a request if it finds at that
+        # moment that the connection has been idle for `connections.max.idle.ms`, and closes the connection.
         if overdue and (idle or self._clock() - began < timeout_s):
             known |= self._answered({partition: specs[partition] for partition in overdue}, timeout_s)
         self._refresh_leaders({partition.topic for partition in specs if partition not in known})
@@ -369,7 +370,7 @@ class Topics:
                 if isinstance(error, TopicNotFound):
                     absent.add(partition)
                 if isinstance(error, BrokerUnavailable | TopicNotFound):
-                    continue  # no leader now, or just created, or just deleted: the caller's patience decides
+                    continue  # there is no leader now, or the topic was just created or deleted: the caller's patience decides
                 raise error from None
             if found.offset >= NO_RECORD:
                 known[partition] = Found(found.offset, epoch_of(found))
@@ -393,7 +394,7 @@ class Topics:
 
         def ask(timeout_s: float) -> Mapping[str, Future[Any]]:
             admin = self._admin.client
-            # Unlike list_topics(name) this never creates a topic.
+            # Unlike list_topics(name), this never creates a topic.
             futures = admin.describe_topics(
                 TopicCollection(names), include_authorized_operations=with_operations, request_timeout=timeout_s
             )
@@ -410,13 +411,13 @@ class Topics:
             if idle and not earlier:
                 self._admin.renew()
                 continue
-            # librdkafka asks the broker that the last metadata names as controller, even if it is dead. This request asks any
-            # broker, and so finds another controller. For some seconds it may find the dead one again.
+            # librdkafka asks the broker that the last metadata names as the controller, even if that broker is down. The request
+            # below asks any broker, and so finds another controller. For some seconds it may find the same one again.
             try:
                 self._admin.client.list_topics(timeout=timeout_s)
             except KafkaException:
-                # In the first round this means that no broker answers. In a later round one has just answered: then it may be
-                # a single broker that hangs.
+                # In the first round, this means that no broker answers. In a later round, some broker has just answered, so this
+                # may be a single broker that hangs.
                 if not earlier or idle:
                     return futures
         return ask(REQUEST_TIMEOUT_S)
@@ -447,7 +448,7 @@ def _numbers(answers: Mapping[TopicPartition, Found]) -> dict[TopicPartition, in
 
 
 def names_of(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:
-    """Return the names of the operations, or `None` when the broker lists none."""
+    """Return the names of the operations, or `None` if the broker lists none."""
     return frozenset(operation.name for operation in operations) if operations else None
 
 
@@ -457,20 +458,20 @@ def _is_unanswered(described: Future[Any]) -> bool:
 
 
 def _references(description: Any) -> int:
-    """Return how many references its topic id has, as `sys.getrefcount` counts them here."""
+    """Return the number of references to the topic id of a description, as `sys.getrefcount` counts them here."""
     topic_id = description.topic_id
     return sys.getrefcount(topic_id)
 
 
 _REFERENCES = _references(SimpleNamespace(topic_id=Uuid(0, 0)))
-"""Of an id that only its description holds."""
+"""The number of references to a topic id that only its description refers to."""
 
 
 def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:
     """Release the reference to each topic id that confluent-kafka leaks: 200 bytes for each topic and look-up.
 
-    Admin_c_TopicDescription_to_py (2.16.1 and earlier) puts the new Uuid into a dict and keeps its own reference. An id that
-    has no reference too many is left alone, so a version without the leak needs nothing.
+    Admin_c_TopicDescription_to_py (2.16.1 and earlier) puts the new Uuid into a dict and keeps its own reference. An id without
+    an extra reference is left alone, so a version without the leak is not affected.
     """
     for answer in answers:
         if answer.exception() is None and _references(description := answer.result()) > _REFERENCES:
@@ -478,7 +479,7 @@ def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:
 
 
 def id_text(topic_id: Any) -> str:
-    """Return a topic's id as Kafka's own tools print it: librdkafka has `+` and `/` where they have `-` and `_`."""
+    """Return a topic's id as Kafka's own tools print it, with `-` and `_` in place of librdkafka's `+` and `/`."""
     halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
     raw = b"".join(half.to_bytes(8, "big", signed=True) for half in halves)
     return base64.urlsafe_b64encode(raw).decode().rstrip("=") if any(raw) else ""

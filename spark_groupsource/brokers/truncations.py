@@ -1,8 +1,8 @@
-"""Whether logs were cut off below positions and have grown again since, as their leader epochs show (KIP-320).
+"""Finds logs that were cut off below a position and have grown again since, by their leader epochs (KIP-320).
 
-A position has the leader epoch that its log had when the position was an offset of it. After an unclean leader election, or with
-a disk that was restored, the log gets a new epoch, and its earlier ones may end below the position. OffsetForLeaderEpoch asks
-where they end. librdkafka has no call for it, but sends it when a consumer seeks to an offset with an epoch.
+A position has the leader epoch that its log had when the log reached that offset. After an unclean leader election, or with a
+restored disk, the log gets a new epoch, and its earlier epochs may end below the position. An OffsetForLeaderEpoch request
+returns where they end. librdkafka has no call for it, but sends it when a consumer seeks to an offset with an epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 1.0
-"""How long an answer counts that a log was cut off. It is asked for again until it is believed, and each time takes a client."""
+"""How long the answer that a log was cut off is reused. Until it counts as certain it is asked for again, each time with a new
+client."""
 
 _POLL_S = 0.1
 
@@ -32,15 +33,16 @@ _VALID = -2
 """The answer for a position whose log was not cut off below it."""
 
 _OF_WHAT_WAS_FETCHED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION})
-"""Errors of what is at a position: it lies below the log's start, or cannot be read. It is fetched only once it is validated."""
+"""Errors of the record at a position, which is below the log's start, or cannot be read. They show that the position is valid,
+because a record is fetched only after that."""
 
 
 @dataclass(frozen=True)
 class Validated:
-    """What the leaders say of positions."""
+    """The leaders' answers about positions."""
 
     diverging: dict[TopicPartition, int | None] = field(default_factory=dict)
-    """Where logs were cut off below the positions. `None` for a leader that knows no epoch as old as the position's."""
+    """Where logs were cut off below the positions. `None` if the leader has no epoch as old as the position's."""
     unknown: frozenset[TopicPartition] = frozenset()
     """The partitions whose leader did not answer."""
 
@@ -51,12 +53,12 @@ class Truncations:
     def __init__(
         self, client_settings: Mapping[str, str], group: str, *, patience_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Ask nothing yet.
+        """Prepare the settings. Nothing is asked yet.
 
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the consumer group, which is not joined.
-            patience_s: for how many seconds, in all, a leader is asked without an answer before `below` raises.
+            patience_s: the total number of seconds for which a leader may not answer before `below` raises.
             clock: returns seconds, monotonic.
         """
         self._settings = {
@@ -65,7 +67,7 @@ class Truncations:
             "enable.auto.commit": "false",
             "auto.offset.reset": "error",
             "enable.partition.eof": "true",
-            # A record shows that a position is valid, and is thrown away. Aborted ones show it, too.
+            # A record shows that a position is valid, and is then dropped. Aborted records show it as well.
             "isolation.level": "read_uncommitted",
             "fetch.wait.max.ms": "10",
             "max.partition.fetch.bytes": "16384",
@@ -75,11 +77,11 @@ class Truncations:
         self._patience_s = patience_s
         self._clock = clock
         self._silent_s: dict[TopicPartition, float] = {}
-        """For how many seconds the leader of a partition has been asked without an answer, in a row."""
+        """For how many seconds in a row the leader of a partition has been asked without an answer."""
         self._valid: dict[TopicPartition, tuple[int, int, int]] = {}
-        """Positions with their epochs, and the epochs of the logs for which they are known to be valid."""
+        """Positions with their epochs, and the epochs of the logs for which the positions are known to be valid."""
         self._asked: dict[TopicPartition, tuple[int, int, int]] = {}
-        """The same for those that were asked about last."""
+        """Positions with their epochs, and the epochs of the logs, of the last question."""
         self._asked_at = 0.0
         self._answer = Validated()
 
@@ -93,8 +95,8 @@ class Truncations:
 
         Args:
             positions: offsets with their leader epochs (`losses.to_validate`).
-            ends: the ends of these logs now.
-            epochs: the leader epochs of these logs now. What is valid in one of them is not asked for again.
+            ends: the current ends of these logs.
+            epochs: the current leader epochs of these logs. A position that is valid in an epoch is not asked about again.
 
         Raises:
             BrokerUnavailable: a leader has not answered for as long as the patience.
@@ -109,8 +111,8 @@ class Truncations:
             began = self._clock()
             found = self._ask({partition: positions[partition] for partition in asked}, ends)
             self._note_silence(asked.keys() - found.keys(), self._clock() - began)
-            # Brokers that keep no epochs, as for old message formats, know none that is as old. That shows nothing, unless all
-            # their epochs are older than that of the position: then their metadata were restored.
+            # Brokers that keep no epochs, as for old message formats, never have one that is as old. Their answer shows nothing,
+            # unless all their epochs are older than the position's epoch, which means that their metadata were restored.
             valid = {
                 partition
                 for partition, at in found.items()
@@ -129,22 +131,22 @@ class Truncations:
         for partition, silent_s in sorted(self._silent_s.items()):
             if silent_s >= self._patience_s:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} was asked for {silent_s:.0f} s whether its log still has what was read before, "
-                    "and has not answered. Nothing is lost, and nothing was planned there. Check that its broker is up and "
-                    "can be reached from this driver, and that the user of the query may read the topic."
+                    f"The leader of {partition} was asked for {silent_s:.0f} s whether its log still has the records that were "
+                    "read before, and has not answered. Nothing is lost, and nothing was planned there. Check that its broker is "
+                    "up and can be reached from this driver, and that the user of the query may read the topic."
                 )
 
     def _ask(
         self, positions: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return `_VALID`, or the diverging offset, for each position whose leader answers; -1 if it knows no such epoch."""
+        """Return `_VALID` or the diverging offset of each position whose leader answers; -1 if it has no epoch as old."""
         consumer = make_client(Consumer, self._settings, LastError().record, librdkafka_log)
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, KafkaError] = {}
         sought: set[TopicPartition] = set()
         deadline = Deadline(REQUEST_TIMEOUT_S, clock=self._clock)
         try:
-            # An assignment with an epoch is validated only if the client has not known the partition before; a seek always is.
+            # A seek is always validated, but an assignment with an epoch only if the client did not know the partition before.
             consumer.assign([KafkaTopicPartition(*partition, ends[partition]) for partition in sorted(positions)])
             while positions.keys() - found.keys() - failed.keys() and not deadline.over:
                 event = consumer.poll(_POLL_S)
@@ -162,7 +164,7 @@ class Truncations:
                         found[partition] = _VALID
                     else:
                         failed[partition] = error
-                    # A broker gives a whole batch of one partition only, and nothing of the others that have larger ones.
+                    # A broker returns a whole batch of only one partition, and nothing of others that have larger batches.
                     consumer.pause([KafkaTopicPartition(*partition)])
                 elif error is not None:
                     failed[partition] = error
@@ -176,8 +178,8 @@ class Truncations:
             consumer.close()
         if unknown := sorted(positions.keys() - found.keys()):
             log.warning(
-                "the leaders of %s do not say whether their logs still have what was read before (%s): nothing is "
-                "planned there until they do",
+                "the leaders of %s do not answer whether their logs still have the records that were read before (%s): nothing "
+                "is planned there until they do",
                 listed(unknown),
                 listed(sorted({failed[partition].str() for partition in failed.keys() - found.keys()}))
                 or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",

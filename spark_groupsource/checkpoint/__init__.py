@@ -1,1 +1,1 @@
-"""How far Spark is with a query: what the files of its checkpoint say."""
+"""Reads the files of a query's checkpoint, to find out how far Spark is with the query."""

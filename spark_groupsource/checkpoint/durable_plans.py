@@ -1,4 +1,4 @@
-"""Whether a plan is in Spark's commit log, as the files of the checkpoint show it (reader option `checkpointLocation`)."""
+"""Looks up in the files of the checkpoint whether a plan is in Spark's commit log (reader option `checkpointLocation`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from spark_groupsource.errors import CheckpointOfAnotherStream, GroupKafkaError,
 
 
 class _Doubt(NamedTuple):
-    """What seems to be wrong with a file of the offset log, which may be half-written.
+    """A file of the offset log that seems to be wrong, but may only be half-written.
 
-    Without atomic writes, a file system shows the line of another source before that of this stream, and half a version before
-    the rest.
+    A file system without atomic writes may show the line of another source before the line of this stream, and a part of the
+    version before the rest.
     """
 
     batch: int
@@ -24,10 +24,10 @@ class _Doubt(NamedTuple):
 
 
 class DurablePlans:
-    """Looks up plans of one stream. Used on one thread."""
+    """Looks up the plans of one stream in its checkpoint. Used on one thread."""
 
     def __init__(self, location: str) -> None:
-        """Begin; no file is read yet.
+        """Prepare the look-up. No file is read yet.
 
         Args:
             location: the query's `checkpointLocation`.
@@ -40,16 +40,16 @@ class DurablePlans:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the last look found a file that seems to be wrong. The next look believes it if the file is still the same."""
+        """Whether the last look found a file that seems to be wrong. If the file is unchanged, the next look raises the error."""
         return self._doubt is not None
 
     def locate(self, stream: str, plan: int) -> int | None:
         """Return the micro-batch of a plan that is in the offset log; `None` if the log does not show it.
 
         Raises:
-            CheckpointOfAnotherStream: the newest micro-batch is another stream's, and was at the last look.
+            CheckpointOfAnotherStream: the newest micro-batch belongs to another stream, as it did at the last look.
             CheckpointUnreadable: the files cannot be read.
-            OffsetError: a newer version of Spark has written them, as it was at the last look.
+            OffsetError: a newer version of Spark has written the files, as the last look found as well.
         """
         if self._located is not None and self._located[:2] == (stream, plan):
             return self._located[2]
@@ -76,11 +76,11 @@ class DurablePlans:
         return batch is not None and self._open().exists(f"commits/{batch}")
 
     def _next_batch(self, files: CheckpointFiles, stream: str, plan: int) -> int | None:
-        """Return the micro-batch after the last one if it has the plan: one file is read, and no folder is listed."""
+        """Return the micro-batch after the last one if it has the plan. This reads one file, and lists no folder."""
         if self._located is None:
             return None
         batch = self._located[2] + 1
-        with suppress(OffsetError):  # it is not there, or `locate` judges it
+        with suppress(OffsetError):  # the file does not exist, or `locate` decides about the error
             if plans(source_lines(files.read(f"offsets/{batch}")).values()).get(stream) == plan:
                 return batch
         return None
@@ -89,13 +89,13 @@ class DurablePlans:
         """Return the plan of each stream in a file of the offset log; none if the file seems to be wrong for the first time."""
         text = files.read(f"offsets/{batch}")
         if not text.strip():
-            return {}  # it is being written
+            return {}  # the file is being written
         try:
             found = plans(source_lines(text).values())
             if found and stream not in found:
                 raise CheckpointOfAnotherStream(
-                    f"checkpointLocation = {without_password(self._location)!r}, an option of the reader, is the checkpoint of "
-                    f"stream {', '.join(sorted(found))}, and this query is stream {stream}. Give the reader the same "
+                    f"The reader's option checkpointLocation = {without_password(self._location)!r} is the checkpoint of stream "
+                    f"{', '.join(sorted(found))}, but this query is stream {stream}. Give the reader the same "
                     "checkpointLocation as the writer (writeStream), or remove the option from the reader."
                 )
         except (CheckpointOfAnotherStream, OffsetError) as error:
@@ -104,7 +104,7 @@ class DurablePlans:
         return found
 
     def _raise_what_was_doubted(self, files: CheckpointFiles, logged: Container[int]) -> None:
-        """Raise what the last look found to be wrong in a file, if the file is still the same."""
+        """Raise the error that the last look found in a file, if the file is still the same."""
         doubt, self._doubt = self._doubt, None
         if doubt is not None and doubt.batch in logged and files.read(f"offsets/{doubt.batch}") == doubt.text:
             raise doubt.error

@@ -1,4 +1,4 @@
-"""The files of a query's checkpoint, on any file system that PyArrow reads."""
+"""Reads the files of a query's checkpoint, on any file system that PyArrow reads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CheckpointFiles:
             if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", location):
                 if location.lower().startswith(("hdfs:", "viewfs:")):
                     _keep_signals_from_libhdfs()
-                # s3n and s3a are Hadoop's names for S3. Hadoop writes a local path as file:/path, too.
+                # s3n and s3a are Hadoop's names for S3. Hadoop also writes a local path as file:/path.
                 uri = re.sub(r"^s3[an]:", "s3:", re.sub(r"^file:/(?!/)", "file:///", location))
                 self._files, path = fs.FileSystem.from_uri(uri)
             else:
@@ -40,10 +40,10 @@ class CheckpointFiles:
         self._path = path.rstrip("/")
 
     def batches(self, log: str) -> dict[int, fs.FileInfo]:
-        """Return the files of a log (`offsets` or `commits`), by the number of their micro-batch. Empty if there is no log."""
+        """Return the files of a log (`offsets` or `commits`) by their micro-batch; none if there is no log."""
         with self._reading():
             found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
-        # The folder also has checksums (.17.crc), and files that were not complete when a driver died.
+        # The folder also has checksums (.17.crc), and files that were incomplete when a driver died.
         return {int(file.base_name): file for file in found if re.fullmatch(r"[0-9]{1,19}", file.base_name)}
 
     def read(self, name: str) -> str:
@@ -52,21 +52,21 @@ class CheckpointFiles:
             return bytes(stream.read()).decode("utf-8")
 
     def query_id(self) -> str | None:
-        """Return Spark's id of the query; `None` if its file is missing, cannot be read, or has other content."""
+        """Return Spark's id of the query; `None` if the file is missing, cannot be read, or has other content."""
         try:
             found = json.loads(self.read("metadata"))
         except (CheckpointUnreadable, ValueError, RecursionError):
             return None
-        known = found.get("id") if isinstance(found, dict) else None
-        return known if isinstance(known, str) and is_query(known) else None
+        query = found.get("id") if isinstance(found, dict) else None
+        return query if isinstance(query, str) and is_query(query) else None
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file with content. An empty one is being written, or was when its writer died."""
+        """Return whether a file exists and has content. An empty file is being written, or its writer died."""
         with self._reading():
             return bool(self._files.get_file_info(f"{self._path}/{name}").size)
 
     def is_empty(self, folder: str) -> bool:
-        """Return whether a folder has no files, or is not there."""
+        """Return whether a folder has no files, or does not exist."""
         with self._reading():
             return not self._files.get_file_info(fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
 
@@ -79,9 +79,9 @@ class CheckpointFiles:
 
 
 def _keep_signals_from_libhdfs() -> None:
-    """Have the JVM that libhdfs starts in this process leave the signals alone.
+    """Make the JVM that libhdfs starts in this process leave the signals alone.
 
-    It would replace the handler of SIGTERM, with which a stopped query leaves its group.
+    The JVM would otherwise replace the handler of SIGTERM, with which a stopped query leaves its group.
     """
     options = os.environ.get("LIBHDFS_OPTS", "")
     if "-Xrs" not in options.split():
@@ -89,18 +89,18 @@ def _keep_signals_from_libhdfs() -> None:
 
 
 _S3_KEY = re.compile(r"(?is)\b(s3[an]?:/+)[^/@:\s]*(?::|%3a).*(?:@|%40)")
-"""The keys before a bucket. A secret key may have any character, and a bucket has no port."""
+"""The keys before a bucket. A secret key may contain any character, and a bucket has no port."""
 
 _PASSWORD = re.compile(r"(?i)(:/+)[^/:\s]*?(?::|%3a)(?:\S*(?:@|%40)|(?![0-9]+(?:[/\s]|$)).*(?:@|%40))")
-"""A user and a password before a host. A password may have slashes, and spaces if it is no port."""
+"""A user and a password before a host. A password may contain slashes, and also spaces if it does not look like a port."""
 
 _QUERY = re.compile(r"(:/[^?\n]*\?)\S+")
 
 
 def without_password(text: str) -> str:
-    """Return the text without the user and the password that a URI may have before its host, and without its query.
+    """Return the text without the user and password before the host of a URI, and without the URI's query.
 
-    Passwords may contain slashes. So a port is masked, too, if a path with an @ follows, as in `hdfs://host:8020/a@b`. The query
-    may be a token. A user without a password is shown.
+    Passwords may contain slashes, so a port is masked as well if a path with an @ follows, as in `hdfs://host:8020/a@b`. The
+    query may be a token. A user without a password is shown.
     """
     return _QUERY.sub(r"\1***", _PASSWORD.sub(r"\1***@", _S3_KEY.sub(r"\1***@", text)))

@@ -1,4 +1,4 @@
-"""What a file of Spark's offset log (OffsetSeqLog) says. Pure.
+"""Parses the files of Spark's offset log (OffsetSeqLog). Pure.
 
 Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` when the sink has committed it. A file of the offset log
 has these lines:
@@ -34,18 +34,18 @@ def source_lines(text: str) -> dict[str, str]:
     if version.strip() == "v2" and all(named := [re.fullmatch(r"([\w.-]+):(.+)", line) for line in lines]):
         return {match[1]: match[2] for match in named if match is not None}
     raise OffsetError(
-        f"The file of the offset log begins with {version[:20]!r}; v1 and v2 are known. A newer version of Spark may have "
-        "written it. Upgrade spark_groupsource."
+        f"The file of the offset log begins with {version[:20]!r}, but only v1 and v2 are supported. A newer version of Spark "
+        "may have written it. Upgrade spark_groupsource."
     )
 
 
 def plans(lines: Iterable[str]) -> dict[str, int]:
-    """Return the plan of each stream of this package, out of the offsets of all sources."""
+    """Return the plan of each stream of this package, given the offsets of all sources."""
     return {stream: offset["plan"] for stream, offset in offsets_by_stream(lines).items()}
 
 
 def offsets_by_stream(lines: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the offset of each stream of this package, out of the offsets of all sources. Others need not be JSON."""
+    """Return the offset of each stream of this package, given the offsets of all sources, which need not be JSON."""
     found: dict[str, dict[str, Any]] = {}
     for line in lines:
         try:
@@ -58,7 +58,7 @@ def offsets_by_stream(lines: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def plan_of(offset: object) -> tuple[str, int] | None:
-    """Return the stream and the plan of an offset if it is one of this package. Its ranges are not looked at.
+    """Return the stream and the plan of an offset of this package; `None` for any other. Its ranges are not checked.
 
     Args:
         offset: plain JSON values.

@@ -1,1 +1,1 @@
-"""The command line. Only this package needs click and rich."""
+"""Implements the command line `groupkafka`. Only this package needs click and rich."""

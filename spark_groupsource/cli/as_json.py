@@ -1,7 +1,7 @@
-"""The common parts of the JSON of `--json`. A field is never renamed or removed; others may be added.
+"""Makes the common parts of the JSON of `--json`. Fields are never renamed or removed, but new ones may be added.
 
-Offsets and counts are numbers, `null` if they are not known. Times are ISO 8601 in UTC. Lists are sorted by topic and
-partition, members by client id and member id. Names are as clients chose them; JSON escapes everything but ASCII.
+Offsets and counts are numbers, or `null` if they are not known. Times are ISO 8601 in UTC. Lists are sorted by topic and
+partition, members by client id and member id. Names are as clients chose them; JSON escapes everything that is not ASCII.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def json_text(value: Json, *, lines: bool = False) -> str:
     return json.dumps(value, indent=None if lines else 2)
 
 
-def iso(when: datetime) -> str:
+def iso(time: datetime) -> str:
     """Return a time as ISO 8601 in UTC, in whole seconds."""
-    return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def iso_or_none(seconds: int | None) -> str | None:
-    """Return a time in seconds since 1970 as `iso` does."""
+    """Return a time in seconds since 1970 as ISO 8601; `None` for `None`."""
     return None if seconds is None else iso(datetime.fromtimestamp(seconds, tz=timezone.utc))
 
 
@@ -39,15 +39,15 @@ def place(partition: TopicPartition) -> Json:
 
 
 def json_claimed(claimed: Claimed) -> Json:
-    """Return a range that is in flight or held."""
+    """Return the JSON of a range that is in flight or held."""
     return {"kind": claimed.kind, **json_claim(claimed.claim)}
 
 
 def json_held_back(ranges: Iterable[Claimed]) -> Json | None:
-    """Return the range that holds a partition's committed offset back, and how many finished offsets count as lag for it.
+    """Return the range that holds a partition's committed offset back, with the finished offsets that count as lag for it.
 
     Args:
-        ranges: the ranges of that partition.
+        ranges: the claimed ranges of the partition.
     """
     for claimed in ranges:
         if claimed.finished_lag is not None:
@@ -56,7 +56,7 @@ def json_held_back(ranges: Iterable[Claimed]) -> Json | None:
 
 
 def json_claim(claim: OwedRange) -> Json:
-    """Return one claim, without its kind."""
+    """Return the JSON of one claim, without its kind."""
     return {
         "start": claim.start,
         "end": claim.end,

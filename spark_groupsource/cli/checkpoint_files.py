@@ -1,4 +1,4 @@
-"""What `groupkafka migrate` and `groupkafka clean-up` read of a checkpoint."""
+"""Reads the parts of a checkpoint that `groupkafka migrate` and `groupkafka clean-up` need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_groupsource.errors import CheckpointUnreadable, OptionError
 
 
 class Checkpoint:
-    """A checkpoint on a local path, or at a URI that PyArrow reads (`s3`, `gs`, `hdfs`, `abfss`)."""
+    """A checkpoint to migrate, on a local path or at a URI that PyArrow reads (`s3`, `gs`, `hdfs`, `abfss`)."""
 
     def __init__(self, location: str) -> None:
         """Find the file system. No file is read yet.

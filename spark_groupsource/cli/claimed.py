@@ -1,4 +1,4 @@
-"""Ranges that are claimed and not confirmed, in the two states that matter to a user. Pure.
+"""Lists the claimed ranges of a group in the two states that matter to users: in flight and held. Pure.
 
 - in flight: the query that has claimed the range has the partition, or drains it, and processes the range in its micro-batch.
 - held: the query that has claimed the range does not have the partition. It has stopped, or has lost the partition, before the
@@ -22,16 +22,16 @@ Kind = Literal["in flight", "held"]
 
 @dataclass(frozen=True)
 class Claimed:
-    """One range of a partition, and who has claimed it."""
+    """One claimed range of a partition, and the query that has claimed it."""
 
     partition: TopicPartition
     kind: Kind
     claim: OwedRange
     member: GroupMember | None
-    """Who processes the range. `None` if it is held, or if that is not known."""
+    """The member that processes the range. `None` if the range is held, or if the member is not known."""
     finished_lag: int | None
-    """Number of finished offsets above this range that count as lag, because the committed offset stays at its start.
-    `None` if it does not stay there for this range."""
+    """The number of finished offsets above this range that count as lag, because the range holds the committed offset at its
+    start. `None` if another range does."""
 
     @property
     def delays(self) -> bool:
@@ -40,49 +40,49 @@ class Claimed:
 
 
 class Total(NamedTuple):
-    """Numbers of offsets."""
+    """The numbers of offsets in flight and held."""
 
     in_flight: int
     held: int
 
 
 def claimed_in(group: GroupView) -> tuple[Claimed, ...]:
-    """Return the ranges of a group, sorted by partition and offset. Records that this version does not read are left out."""
-    return tuple(claimed for seen in group.partitions for claimed in claimed_of(group, seen))
+    """Return the claimed ranges of a group by partition and offset, without records that this version cannot read."""
+    return tuple(claimed for view in group.partitions for claimed in claimed_of(group, view))
 
 
-def claimed_of(group: GroupView, seen: PartitionView) -> list[Claimed]:
-    """Return the ranges of one partition of the group, sorted by offset."""
-    writer = _writer(group, seen)
-    of_writer: Kind = "in flight" if _is_processed(group, seen, writer) else "held"
-    back = seen.held_back
-    both = [(of_writer, claim) for claim in seen.open] + [("held", claim) for claim in seen.owed]
+def claimed_of(group: GroupView, view: PartitionView) -> list[Claimed]:
+    """Return the claimed ranges of one partition of the group, sorted by offset."""
+    writer = _writer(group, view)
+    of_writer: Kind = "in flight" if _is_processed(group, view, writer) else "held"
+    lowest = view.held_back
+    ranges = [(of_writer, claim) for claim in view.open] + [("held", claim) for claim in view.owed]
     return [
         Claimed(
-            seen.partition,
+            view.partition,
             kind,
             claim,
             writer if kind == "in flight" else None,
-            back.finished_lag if back is not None and back.claim == claim else None,
+            lowest.finished_lag if lowest is not None and lowest.claim == claim else None,
         )
-        for kind, claim in sorted(both, key=lambda each: each[1].start)
+        for kind, claim in sorted(ranges, key=lambda kind_and_claim: kind_and_claim[1].start)
     ]
 
 
-def _writer(group: GroupView, seen: PartitionView) -> GroupMember | None:
-    """Return the member that has written the partition's record; if the record does not say it, the owner."""
-    mark = seen.commit.member if isinstance(seen.commit, CommitRecord) else None
+def _writer(group: GroupView, view: PartitionView) -> GroupMember | None:
+    """Return the member that has written the partition's record, or the owner if the record does not name its writer."""
+    mark = view.commit.member if isinstance(view.commit, CommitRecord) else None
     if mark is None:
-        return seen.member
+        return view.member
     return next((member for member in group.members if mark_of(member.member_id) == mark), None)
 
 
-def _is_processed(group: GroupView, seen: PartitionView, writer: GroupMember | None) -> bool:
-    """Return whether the query that has written the partition's record still processes what it has claimed there."""
-    if group.state in HIDING and isinstance(seen.commit, CommitRecord) and seen.commit.member is None:
-        return bool(group.members)  # the coordinator returns no owners for now, and the record does not say whose it is
-    # A partition that its member drains has no owner at the coordinator. Its member is still at work.
-    return writer is not None and seen.member in (None, writer)
+def _is_processed(group: GroupView, view: PartitionView, writer: GroupMember | None) -> bool:
+    """Return whether the query that has written the partition's record is still processing its claims there."""
+    if group.state in HIDING and isinstance(view.commit, CommitRecord) and view.commit.member is None:
+        return bool(group.members)  # the coordinator returns no owners for now, and the record does not name its writer
+    # A partition that its member drains has no owner at the coordinator, but the member is still working on it.
+    return writer is not None and view.member in (None, writer)
 
 
 def total(ranges: Iterable[Claimed]) -> Total:
@@ -94,7 +94,7 @@ def total(ranges: Iterable[Claimed]) -> Total:
 
 
 def claim_line(claimed: Claimed, now: datetime) -> str:
-    """Return a range as one line, which may be printed."""
+    """Return a range as one line that is safe to print."""
     claim = claimed.claim
     line = (
         f"{printable(str(claimed.partition))} {claim.range} {count(claim.range.size, 'offset')}, {claimed.kind}: stream "
@@ -104,6 +104,6 @@ def claim_line(claimed: Claimed, now: datetime) -> str:
 
 
 def finished_text(claimed: Claimed) -> str:
-    """Return how much is lag only because of this range."""
+    """Return a text about the finished records that count as lag only because of this range."""
     number = claimed.finished_lag or 0
     return f"{count(number, 'finished record')} above it {'counts' if number == 1 else 'count'} as lag"

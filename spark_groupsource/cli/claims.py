@@ -1,4 +1,4 @@
-"""`groupkafka claims`: the ranges of a group that are claimed and not confirmed, and what to do about them."""
+"""`groupkafka claims`: lists the ranges of a group that are claimed but not confirmed, and what to do about them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from spark_groupsource.cli.shared_options import client_settings, group_options,
 from spark_groupsource.cli.sink_groups import sink_lines
 
 IN_FLIGHT = """\
-in flight: a query that runs is processing the range in its micro-batch. There is nothing to do. \
+in flight: a running query is processing the range in its micro-batch. There is nothing to do. \
 A query that was killed counts as running until its session ends, which takes 45 s by default."""
 
 HELD = """\
-held: the query that has claimed the range {why}. \
+held: the query that has claimed the range {reason}. \
 It may have written none, some or all of these records, so no other query reads them. Do one of these:
   1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output \
 once. This finds the checkpoint:
@@ -47,7 +47,7 @@ once. This finds the checkpoint:
 Records that had already reached the output are duplicated.
   3. Or set the offset by hand. Stop every member, then run this (without --execute it only shows what it would do):
      groupkafka reset-offsets --bootstrap-server HOST:PORT --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
-"""One line is one paragraph."""
+"""The text about held ranges. Each line is a paragraph."""
 
 NOBODY_RUNS = "is not running: the group has no members"
 AWAY = "has stopped, or has lost the partition, before it confirmed the range"
@@ -57,7 +57,7 @@ AWAY = "has stopped, or has lost the partition, before it confirmed the range"
 @group_options
 @json_option
 def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
-    """List the ranges that queries have claimed and not confirmed: since when, and what to do.
+    """List the ranges that queries have claimed but not confirmed, with their age, and what to do about them.
 
     \b
     KIND    in flight: a running query processes the range
@@ -69,9 +69,9 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     PLAN    the number of the stream's micro-batch
     SINCE   when it was claimed, by the clock of that query's driver
 
-    The committed offset stays at the lowest range of a partition. What is
-    finished above it counts as lag all the same. The lines below the table
-    say how many records these are.
+    The committed offset stays at the lowest range of a partition. Finished
+    records above it still count as lag. The lines below the table show how
+    many there are.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def json_shape(group: GroupView) -> Json:
     """Return the JSON of `groupkafka claims`."""
     ranges = claimed_in(group)
     sizes = total(ranges)
-    back = [(claimed, json_held_back([claimed])) for claimed in ranges]
+    held_back = [(claimed, json_held_back([claimed])) for claimed in ranges]
     return {
         "group": group.group,
         "state": group.state,
@@ -103,13 +103,13 @@ def json_shape(group: GroupView) -> Json:
             }
             for claimed in ranges
         ],
-        "held_back": [{**place(claimed.partition), **shown} for claimed, shown in back if shown is not None],
+        "held_back": [{**place(claimed.partition), **shown} for claimed, shown in held_back if shown is not None],
         "other_formats": [{**place(partition), "format": version} for partition, version in sorted(group.other_formats.items())],
     }
 
 
 def print_claims(group: GroupView, console: Console, now: datetime) -> None:
-    """Print each range that is claimed and not confirmed, and what to do about it."""
+    """Print each range that is claimed but not confirmed, and what to do about it."""
     if sink_lines(group):
         print_sink(group, console)
         return
@@ -120,11 +120,11 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
         console.print()
     ranges, name = claimed_in(group), printable(group.group)
     if not ranges:
-        where = " in the other partitions" if unread else ""
-        text = f"nothing is claimed{where}; every record below the committed offsets has been confirmed."
-        if not any(seen.committed is not None for seen in group.partitions):
-            text = "no committed offset is to be seen, so nothing is known of claims."
-        console.print(Text(f"group {name}: {text} Brokers show the topics only that this user may describe."))
+        unless_unread = " in the other partitions" if unread else ""
+        text = f"nothing is claimed{unless_unread}; every record below the committed offsets has been confirmed."
+        if not any(view.committed is not None for view in group.partitions):
+            text = "no committed offset can be seen, so nothing is known of claims."
+        console.print(Text(f"group {name}: {text} Brokers show only the topics that this user may describe."))
         return
     print_table(_table(group, ranges, now, terminal=console.is_terminal), console)
     sizes = total(ranges)
@@ -138,8 +138,8 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
     if sizes.in_flight:
         print_paragraphs(IN_FLIGHT, console)
     if streams := sorted({claimed.claim.stream for claimed in ranges if claimed.kind == "held"}):
-        why = AWAY if group.members else NOBODY_RUNS
-        print_paragraphs(HELD.format(why=why, streams=" or ".join(streams), group=shlex.quote(name)), console)
+        reason = AWAY if group.members else NOBODY_RUNS
+        print_paragraphs(HELD.format(reason=reason, streams=" or ".join(streams), group=shlex.quote(name)), console)
 
 
 def _table(group: GroupView, ranges: Iterable[Claimed], now: datetime, *, terminal: bool) -> Table:

@@ -1,4 +1,4 @@
-"""`groupkafka describe`: a group's members, partitions, offsets and lag."""
+"""`groupkafka describe`: shows a group's members, partitions, offsets and lag."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     HELD       offsets that a query has claimed and not confirmed before it
                stopped, or lost the partition; it reads them when it restarts
     POSITION   where the group's queries continue: the next offset to claim
-    MEMBER     client id, instance id of a static member, host, and the begin
-               of the member id where two members have the same name
+    MEMBER     client id, instance id of a static member, host, and the
+               beginning of the member id if two members have the same name
     STREAM     the query that wrote the commit; - for another client;
                a format number if this version does not read the record
 
-    The group of a query that writes is named as such, with the micro-batch
-    that it holds, or who may have a transaction open.
+    If the group belongs to a query that writes, the output shows that, with
+    the micro-batch that it holds, or who may have a transaction open.
 
-    If the members and the coordinator do not agree about a partition, that
-    follows, too. While it moves, this lasts for seconds.
+    Partitions about which the members and the coordinator disagree follow
+    below. While a partition moves, that is normal for some seconds.
 
     The ranges that are in flight or held follow below the table. The
-    committed offset stays at the lowest one. What is finished above it counts
-    as lag all the same, and the line says how many records these are.
+    committed offset stays at the lowest one. Finished records above it still
+    count as lag, and the line shows how many there are.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def json_group(group: GroupView) -> Json:
         "in_flight": sizes.in_flight,
         "held": sizes.held,
         "members": [_member(member, names[member.member_id]) for member in group.members],
-        "partitions": [_partition(group, seen) for seen in group.partitions],
+        "partitions": [_partition(group, view) for view in group.partitions],
         "differences": [_difference(difference) for difference in group.differences],
     }
 
@@ -112,30 +112,30 @@ def _member(member: GroupMember, name: str) -> Json:
     }
 
 
-def _partition(group: GroupView, seen: PartitionView) -> Json:
-    ranges = claimed_of(group, seen)
-    readable = seen.other_format is None
+def _partition(group: GroupView, view: PartitionView) -> Json:
+    ranges = claimed_of(group, view)
+    readable = view.other_format is None
     sizes = total(ranges)
     return {
-        **place(seen.partition),
-        "committed": seen.committed,
-        "end": seen.end,
-        "lag": seen.lag,
+        **place(view.partition),
+        "committed": view.committed,
+        "end": view.end,
+        "lag": view.lag,
         "in_flight": sizes.in_flight if readable else None,
         "held": sizes.held if readable else None,
-        "position": seen.position,
-        "member_id": None if seen.member is None else seen.member.member_id,
-        "stream": seen.stream,
-        "other_format": seen.other_format,
-        "sink_batch": sink_batch(seen),
-        "sink_mark": json_mark(seen),
+        "position": view.position,
+        "member_id": None if view.member is None else view.member.member_id,
+        "stream": view.stream,
+        "other_format": view.other_format,
+        "sink_batch": sink_batch(view),
+        "sink_mark": json_mark(view),
         "claims": [json_claimed(claimed) for claimed in ranges],
         "held_back": json_held_back(ranges),
     }
 
 
 def print_group(group: GroupView, console: Console, now: datetime) -> None:
-    """Print what `groupkafka describe` shows."""
+    """Print the output of `groupkafka describe`."""
     ranges = claimed_in(group)
     console.print(Text(f"group        {printable(group.group)}"))
     console.print(Text(f"state        {group.state}, {count(len(group.members), 'member')}"))
@@ -159,17 +159,17 @@ def partition_table(group: GroupView, *, terminal: bool) -> Table:
     columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "MEMBER", "STREAM")
     table = make_table(columns, terminal=terminal)
     names = member_names(group)
-    for seen in group.partitions:
-        numbers = (seen.partition.partition, seen.committed, seen.end, seen.lag, *claimed_sizes(group, seen), seen.position)
-        member = printable(name_in(names, seen.member, "-"))
-        stream = seen.stream or ("-" if seen.other_format is None else f"format {seen.other_format}")
-        table.add_row(*map(Text, (printable(seen.partition.topic), *map(number, numbers), member, stream)))
+    for view in group.partitions:
+        numbers = (view.partition.partition, view.committed, view.end, view.lag, *claimed_sizes(group, view), view.position)
+        member = printable(name_in(names, view.member, "-"))
+        stream = view.stream or ("-" if view.other_format is None else f"format {view.other_format}")
+        table.add_row(*map(Text, (printable(view.partition.topic), *map(number, numbers), member, stream)))
     return table
 
 
-def claimed_sizes(group: GroupView, seen: PartitionView) -> tuple[int | None, int | None]:
-    """Return how many offsets of a partition are in flight and held; `None` if this version does not read the record."""
-    return (None, None) if seen.other_format is not None else total(claimed_of(group, seen))
+def claimed_sizes(group: GroupView, view: PartitionView) -> tuple[int | None, int | None]:
+    """Return how many offsets of a partition are in flight and held; `None` if this version cannot read the record."""
+    return (None, None) if view.other_format is not None else total(claimed_of(group, view))
 
 
 def lag_and_claims(group: GroupView) -> str:
@@ -179,7 +179,7 @@ def lag_and_claims(group: GroupView) -> str:
 
 
 def print_sink(group: GroupView, console: Console) -> None:
-    """Print that the group is a sink's, with what it holds, if it is."""
+    """Print the progress of the sink to which the group belongs, if it belongs to one."""
     if lines := sink_lines(group):
         console.print()
         console.print(Text(f"this group {OF_A_SINK}:"))

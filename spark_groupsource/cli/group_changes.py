@@ -1,6 +1,6 @@
-"""The changes between two looks at a group: rates, and events such as a member that joined or a partition that moved.
+"""Finds the changes between two looks at a group: rates, and events such as a member that joined or a partition that moved.
 
-Pure. A member that joins and leaves between two looks is not seen.
+Pure. A member that joins and leaves between two looks is not noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_groupsource.cli.render import identity, member_names, name_in
 from spark_groupsource.partition import TopicPartition
 
 DIFFERS_S = 20.0
-"""How long the members and the coordinator may differ in a partition before that is an event: longer than it takes to move."""
+"""How long members and coordinator may disagree about a partition before that is an event: longer than a move takes."""
 
 NOBODY = "nobody"
 
@@ -32,7 +32,7 @@ class GroupEvent:
 
 @dataclass(frozen=True)
 class Rates:
-    """Offsets per second between two looks, for partitions whose offsets both looks know.
+    """Offsets per second between two looks, for partitions whose offsets are known at both looks.
 
     `produced` is the speed of the partition's end. `committed` is the speed of the group's committed offset; it is below 0 if
     the offset moved back.
@@ -43,114 +43,117 @@ class Rates:
 
     @property
     def all_produced(self) -> float | None:
-        """The sum of all partitions; `None` if no rate is known."""
+        """The sum of the rates of all partitions; `None` if no rate is known."""
         return round(sum(self.produced.values()), 1) if self.produced else None
 
     @property
     def all_committed(self) -> float | None:
-        """The sum of all partitions; `None` if no rate is known."""
+        """The sum of the rates of all partitions; `None` if no rate is known."""
         return round(sum(self.committed.values()), 1) if self.committed else None
 
 
-def rates(before: GroupView, after: GroupView, seconds: float) -> Rates:
+def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
     """Return the rates between two looks that are `seconds` apart."""
     if seconds <= 0:
         return Rates()
-    earlier = {seen.partition: seen for seen in before.partitions}
+    starts = {view.partition: view for view in earlier.partitions}
     produced, committed = {}, {}
-    for now in after.partitions:
-        then = earlier.get(now.partition)
-        if then is None:
+    for end in later.partitions:
+        start = starts.get(end.partition)
+        if start is None:
             continue
-        if now.end is not None and then.end is not None:
-            # A topic that was deleted and created again has a lower end. That is not a negative rate.
-            produced[now.partition] = round(max(0, now.end - then.end) / seconds, 1)
-        if now.committed is not None and then.committed is not None:
-            committed[now.partition] = round((now.committed - then.committed) / seconds, 1)
+        if end.end is not None and start.end is not None:
+            # A topic that was deleted and created again has a lower end, which is not a negative rate.
+            produced[end.partition] = round(max(0, end.end - start.end) / seconds, 1)
+        if end.committed is not None and start.committed is not None:
+            committed[end.partition] = round((end.committed - start.committed) / seconds, 1)
     return Rates(produced, committed)
 
 
 class Changes:
-    """The changes from each look to the next."""
+    """Finds the changes from each look at a group to the next."""
 
     def __init__(self) -> None:
-        self._before: GroupView | None = None
+        self._previous: GroupView | None = None
         self._settled: GroupView | None = None
+        """The last look at which the coordinator showed the members' partitions."""
         self._differing: dict[Difference, float] = {}
-        """The differences of the last look, and for how many seconds each has been there."""
+        """The differences of the last look, and for how many seconds each of them has lasted."""
 
     def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[GroupEvent]]:
         """Return the rates and events since the last look, which was `seconds` ago. The first look has none."""
-        before, settled = self._before, self._settled
-        self._before = view
+        previous, settled = self._previous, self._settled
+        self._previous = view
         lasting = self._lasting(view, seconds)
         if view.state not in HIDING:
             self._settled = view
-        if before is None:
+        if previous is None:
             return Rates(), []
-        names = member_names(*((settled,) if settled is not None else ()), before, view)
-        events = [*_changed_group(before, view), *_changed_members(before, view, names)]
+        names = member_names(*((settled,) if settled is not None else ()), previous, view)
+        events = [*_changed_group(previous, view), *_changed_members(previous, view, names)]
         if settled is not None and view.state not in HIDING:
             events += _moves(settled, view, names)
         events += [GroupEvent("differs", difference_text(difference, names)) for difference in lasting]
-        return rates(before, view, seconds), [*events, *_changed_offsets(before, view)]
+        return rates(previous, view, seconds), [*events, *_changed_offsets(previous, view)]
 
     def _lasting(self, view: GroupView, seconds: float) -> list[Difference]:
-        """Return the differences that have lasted for too long since this look."""
-        before = self._differing
-        self._differing = {found: before[found] + seconds if found in before else 0.0 for found in view.differences}
-        return [found for found, lasted_s in self._differing.items() if before.get(found, 0.0) < DIFFERS_S <= lasted_s]
+        """Return the differences that have just lasted for too long."""
+        lasted = self._differing
+        self._differing = {found: lasted[found] + seconds if found in lasted else 0.0 for found in view.differences}
+        return [found for found, lasted_s in self._differing.items() if lasted.get(found, 0.0) < DIFFERS_S <= lasted_s]
 
 
 def difference_text(difference: Difference, names: Mapping[str, str]) -> str:
     """Return a difference as text. It may contain names that clients chose.
 
     Args:
-        difference: what differs.
+        difference: the difference.
         names: as `member_names` returns them.
     """
     owner, target = (name_in(names, member, NOBODY) for member in (difference.owner, difference.target))
-    meant = "" if difference.target == difference.owner else f", meant for {target}"
+    destination = "" if difference.target == difference.owner else f", meant for {target}"
     writer = name_in(names, difference.writer, "one that is no member")
-    return f"{difference.partition}: assigned to {owner}{meant}, last written by {writer}"
+    return f"{difference.partition}: assigned to {owner}{destination}, last written by {writer}"
 
 
-def _changed_group(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
-    kinds = [(view.protocol, view.assignor) for view in (before, after)]
-    if before.state != after.state:
-        yield GroupEvent("state", f"{before.state} -> {after.state}")
-    if kinds[0] != kinds[1] and before.members and after.members and before.assignor and after.assignor:
-        yield GroupEvent("state", f"{before.protocol}, assignor {before.assignor} -> {after.protocol}, assignor {after.assignor}")
-    if before.coordinator != after.coordinator:
-        yield GroupEvent("coordinator", f"{before.coordinator or 'none'} -> {after.coordinator or 'none'}")
+def _changed_group(earlier: GroupView, later: GroupView) -> Iterator[GroupEvent]:
+    kinds = [(view.protocol, view.assignor) for view in (earlier, later)]
+    if earlier.state != later.state:
+        yield GroupEvent("state", f"{earlier.state} -> {later.state}")
+    if kinds[0] != kinds[1] and earlier.members and later.members and earlier.assignor and later.assignor:
+        change = f"{earlier.protocol}, assignor {earlier.assignor} -> {later.protocol}, assignor {later.assignor}"
+        yield GroupEvent("state", change)
+    if earlier.coordinator != later.coordinator:
+        yield GroupEvent("coordinator", f"{earlier.coordinator or 'none'} -> {later.coordinator or 'none'}")
 
 
-def _changed_members(before: GroupView, after: GroupView, names: Mapping[str, str]) -> Iterator[GroupEvent]:
-    were, are = ({identity(member): member for member in view.members} for view in (before, after))
-    yield from (GroupEvent("left", names[member.member_id]) for same, member in were.items() if same not in are)
-    yield from (GroupEvent("joined", names[member.member_id]) for same, member in are.items() if same not in were)
+def _changed_members(earlier: GroupView, later: GroupView, names: Mapping[str, str]) -> Iterator[GroupEvent]:
+    before, after = ({identity(member): member for member in view.members} for view in (earlier, later))
+    yield from (GroupEvent("left", names[before[name].member_id]) for name in before if name not in after)
+    yield from (GroupEvent("joined", names[after[name].member_id]) for name in after if name not in before)
 
 
-def _moves(before: GroupView, after: GroupView, names: Mapping[str, str]) -> Iterator[GroupEvent]:
-    were, are = ({seen.partition: seen.member for seen in view.partitions} for view in (before, after))
-    for partition in sorted(were.keys() | are.keys()):
-        was, is_now = were.get(partition), are.get(partition)
-        if identity(was) != identity(is_now):
-            yield GroupEvent("moved", f"{partition}: {name_in(names, was, NOBODY)} -> {name_in(names, is_now, NOBODY)}")
+def _moves(earlier: GroupView, later: GroupView, names: Mapping[str, str]) -> Iterator[GroupEvent]:
+    owners, new_owners = ({view.partition: view.member for view in group.partitions} for group in (earlier, later))
+    for partition in sorted(owners.keys() | new_owners.keys()):
+        owner, new_owner = owners.get(partition), new_owners.get(partition)
+        if identity(owner) != identity(new_owner):
+            yield GroupEvent("moved", f"{partition}: {name_in(names, owner, NOBODY)} -> {name_in(names, new_owner, NOBODY)}")
 
 
-def _changed_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
-    earlier = {seen.partition: seen for seen in before.partitions}
-    for now in after.partitions:
-        then = earlier.get(now.partition)
-        if then is None:
+def _changed_offsets(earlier: GroupView, later: GroupView) -> Iterator[GroupEvent]:
+    previous = {view.partition: view for view in earlier.partitions}
+    for view in later.partitions:
+        was = previous.get(view.partition)
+        if was is None:
             continue
-        if then.committed is not None and now.committed is not None and now.committed < then.committed:
-            yield GroupEvent("reset", f"{now.partition}: the committed offset went back from {then.committed} to {now.committed}")
-        if then.other_format is not None or now.other_format is not None:
-            continue  # what is owed there is not known
-        were, are = ({(claim.stream, claim.plan, claim.range) for claim in seen.owed} for seen in (then, now))
-        for stream, plan, offsets in sorted(are - were):
-            yield GroupEvent("owed", f"{now.partition} {offsets}: owed to stream {stream}, plan {plan}")
-        for stream, plan, offsets in sorted(were - are):
-            yield GroupEvent("settled", f"{now.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")
+        if was.committed is not None and view.committed is not None and view.committed < was.committed:
+            change = f"from {was.committed} to {view.committed}"
+            yield GroupEvent("reset", f"{view.partition}: the committed offset went back {change}")
+        if was.other_format is not None or view.other_format is not None:
+            continue  # the ranges that are owed in such a record are not known
+        owed_before, owed = ({(claim.stream, claim.plan, claim.range) for claim in look.owed} for look in (was, view))
+        for stream, plan, offsets in sorted(owed - owed_before):
+            yield GroupEvent("owed", f"{view.partition} {offsets}: owed to stream {stream}, plan {plan}")
+        for stream, plan, offsets in sorted(owed_before - owed):
+            yield GroupEvent("settled", f"{view.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")

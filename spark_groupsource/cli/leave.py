@@ -1,4 +1,4 @@
-"""`groupkafka leave`: print where Spark's own Kafka source starts, to continue where a group has stopped. Nothing is written."""
+"""`groupkafka leave`: prints where Spark's own Kafka source must start to continue after a group. Nothing is written."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def leave(bootstrap_server: str, group: str, command_config: Path | None, topics
       groupkafka leave --bootstrap-server localhost:9092 --group billing
     """
     admin = GroupAdmin(client_settings(bootstrap_server, command_config))
-    left = plan_leaving(admin, admin.describe(group), frozenset(topics))
+    leaving = plan_leaving(admin, admin.describe(group), frozenset(topics))
     if as_json:
-        click.echo(json_text(json_shape(group, left)))
+        click.echo(json_text(json_shape(group, leaving)))
         return
     console = console_for(sys.stdout)
-    for partition in left.without_commit:
+    for partition in leaving.without_commit:
         console.print(Text(f"without a committed offset, starts at its beginning: {printable(str(partition))}"))
     console.print(Text(NEXT))
-    click.echo(starting_offsets(left.starts))
+    click.echo(starting_offsets(leaving.starts))
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """Where Spark's own source starts."""
+    """The offsets at which Spark's own source starts."""
 
     starts: Mapping[TopicPartition, int]
     """Every partition of the topics, with the first offset that no query of the group has processed."""
@@ -77,11 +77,11 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     Args:
         admin: the client that asks the brokers for the topics' partitions.
         view: the group.
-        topics: the topics to leave with. Empty: all topics in which the group has committed.
+        topics: the topics for Spark's own source. Empty: all topics in which the group has committed.
 
     Raises:
         GroupActive: The group has members.
-        OffsetsInTheWay: The group is a sink's, or a range is claimed, or may be.
+        OffsetsInTheWay: The group belongs to a sink, or a range is or may be claimed.
         TopicNotFound: The group has committed nothing in one of `topics`, or the topic does not exist.
         OffsetError: An offset is beyond the end of its log, or of another topic with this name.
         BrokerError: As `GroupAdmin` does.
@@ -89,7 +89,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     refuse_active(view)
     refuse_sink(view)
     _refuse_claims(view, topics)
-    committed = {seen.partition: seen.committed for seen in view.partitions if seen.committed is not None}
+    committed = {found.partition: found.committed for found in view.partitions if found.committed is not None}
     known = {partition.topic for partition in committed}
     if missing := sorted(topics - known) or ([] if known else ["any topic"]):
         raise TopicNotFound(f"The group {view.group} has committed no offset in {', '.join(missing)}. Check the names.")
@@ -113,10 +113,10 @@ def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
         )
         raise OffsetsInTheWay(
             f"Queries of the group {view.group} have claimed ranges and not confirmed them:{lines}\n"
-            "Nobody knows whether these records reached the output. Spark's own source would read them again, together with "
-            "everything finished above them. Restart the query of each stream on its checkpoint, with "
-            "trigger(availableNow=True). It finishes its ranges. Then run this command again. `groupkafka claims` says how to "
-            "find the checkpoint, and what to do if it is deleted."
+            "It is not known whether these records reached the output. Spark's own source would read them again, together with "
+            "everything finished above them. Restart the query of each stream on its checkpoint with trigger(availableNow=True), "
+            "so that it finishes its ranges. Then run this command again. `groupkafka claims` shows how to find the checkpoint, "
+            "and what to do if it is deleted."
         )
 
 
@@ -125,23 +125,23 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
 
     Args:
         view: the group.
-        ids: the id of each topic to leave with, as `GroupAdmin.topic_id` returns it.
+        ids: the id of each topic for Spark's own source, as `GroupAdmin.topic_id` returns it.
     """
     wrong = []
-    for seen in view.partitions:
-        topic = seen.partition.topic
-        if topic not in ids or seen.committed is None:
+    for found in view.partitions:
+        topic = found.partition.topic
+        if topic not in ids or found.committed is None:
             continue
-        if isinstance(seen.commit, CommitRecord) and changed(seen.commit.topic_id, ids[topic]):
-            wrong.append(f"\n  {seen.partition}: offset {seen.committed} of another topic with this name")
-        elif seen.end is not None and seen.committed > seen.end:
-            wrong.append(f"\n  {seen.partition}: offset {seen.committed}, the log ends at {seen.end}")
+        if isinstance(found.commit, CommitRecord) and changed(found.commit.topic_id, ids[topic]):
+            wrong.append(f"\n  {found.partition}: offset {found.committed} of another topic with this name")
+        elif found.end is not None and found.committed > found.end:
+            wrong.append(f"\n  {found.partition}: offset {found.committed}, the log ends at {found.end}")
     if wrong:
         raise OffsetError(
             f"The group {view.group} has committed offsets that do not belong to the logs:{''.join(wrong)}\n"
             "The topic was deleted and created again, its log was cut off, or the offset is a copy from another cluster. Restart "
-            "the queries of the group: they report what is lost, and continue in the new log with "
-            "failOnDataLoss=false. Then run this command again."
+            "the queries of the group: they report what is lost, and continue in the new log with failOnDataLoss=false. Then run "
+            "this command again."
         )
 
 
@@ -150,10 +150,10 @@ def starting_offsets(starts: Mapping[TopicPartition, int]) -> str:
     return json.dumps(by_topic(starts))
 
 
-def json_shape(group: str, left: Leaving) -> Json:
+def json_shape(group: str, leaving: Leaving) -> Json:
     """Return the JSON of `groupkafka leave`."""
     return {
         "group": group,
-        "startingOffsets": by_topic(left.starts),
-        "without_commit": [place(partition) for partition in left.without_commit],
+        "startingOffsets": by_topic(leaving.starts),
+        "without_commit": [place(partition) for partition in leaving.without_commit],
     }

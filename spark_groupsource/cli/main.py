@@ -1,4 +1,4 @@
-"""The command `groupkafka` and its subcommands."""
+"""The command `groupkafka`, which finds its subcommands."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COMMANDS = {
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),
     "transactions": ("transactions:transactions", "Show what a sink's open transactions hold back in a topic, and who has them."),
 }
-"""Each command: its module in `cli`, the function in the module, and its line in `groupkafka --help`."""
+"""The subcommands, each with its module in `cli`, the function in the module, and its line in `groupkafka --help`."""
 
 
 class _Commands(click.Group):
-    """The subcommands. Each module is imported when its command is used: importing all of them takes half a second.
+    """Finds the subcommands, and imports a module only when its command is used: importing all takes half a second.
 
     An error of this package becomes one message on stderr and exit code 1, without a traceback.
     """
@@ -35,7 +35,7 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        # click suggests an option, and from 8.4 on a command, but not one whose module is imported when it is used.
+        # click suggests options, and since 8.4 also commands, but not commands that are imported only when they are used.
         close = get_close_matches(args[0], COMMANDS, 1) if args[0] not in COMMANDS else []
         if close and not ctx.resilient_parsing:
             ctx.fail(f"There is no command {args[0]!r}. Did you mean {close[0]!r}?")
@@ -58,7 +58,7 @@ class _Commands(click.Group):
         except GroupKafkaError as error:
             from spark_groupsource.cli.render import printable
 
-            # It may name what clients chose.
+            # The text may contain names that clients chose.
             raise click.ClickException("\n".join(map(printable, str(error).split("\n")))) from error
 
 
@@ -66,5 +66,5 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="groupkafka")
 def main() -> None:
     """Tools for Spark queries that are members of a Kafka consumer group: show a group, test a query's options, move offsets."""
-    # librdkafka's messages reach the user in errors. Without a handler, logging would print them on stderr too.
+    # librdkafka's messages reach the user in errors. Without this handler, logging would print them to stderr as well.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())

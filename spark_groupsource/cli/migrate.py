@@ -1,7 +1,7 @@
-"""`groupkafka migrate`: copy the offsets of a checkpoint of Spark's own Kafka source into the commits of a group.
+"""`groupkafka migrate`: copies the offsets of a checkpoint of Spark's own Kafka source into the commits of a group.
 
-Then a groupkafka query with a new checkpoint continues where the old query stopped. The checkpoint is only read. Until the new
-query starts, the old one can still continue instead.
+A groupkafka query with a new checkpoint then continues where the old query stopped. The checkpoint is only read. Until the new
+query starts, the old query can still continue instead.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def migrate(
 
 @dataclass(frozen=True)
 class Migration:
-    """What is to be committed, and what a user should know about it."""
+    """The plan of a migration: the offsets to commit, and what the user should know about them."""
 
     group: str
     checkpoint: str
@@ -140,7 +140,7 @@ def plan_migration(
         OffsetError: As the functions of `spark_checkpoint` do. Or the topics do not match the checkpoint: an offset is beyond
             the end of its log, or a topic has fewer partitions.
         GroupActive: The group has members.
-        OffsetsInTheWay: The group is a sink's.
+        OffsetsInTheWay: The group belongs to a sink.
         BrokerError: As `GroupAdmin` does.
     """
     last, committed_at = checkpoint.last_batches()
@@ -154,11 +154,11 @@ def plan_migration(
     deleted = tuple(sorted(offsets.keys() - existing))
     _refuse_other_logs(carried, ends, deleted)
     resets = []
-    for partition, new in sorted(carried.items()):
-        seen = known.get(partition)
-        claims = () if seen is None else seen.open + seen.owed
-        other_format = None if seen is None else seen.other_format
-        resets.append(OffsetReset(partition, None if seen is None else seen.committed, new, claims, other_format))
+    for partition, offset in sorted(carried.items()):
+        view = known.get(partition)
+        claims = () if view is None else view.open + view.owed
+        other_format = None if view is None else view.other_format
+        resets.append(OffsetReset(partition, None if view is None else view.committed, offset, claims, other_format))
     return Migration(
         group=group,
         checkpoint=without_password(checkpoint.location),
@@ -170,9 +170,9 @@ def plan_migration(
         resets=tuple(resets),
         added=frozenset(existing - offsets.keys()),
         expired={
-            partition: OffsetRange(new, starts[partition])
-            for partition, new in sorted(carried.items())
-            if new < starts[partition]
+            partition: OffsetRange(offset, starts[partition])
+            for partition, offset in sorted(carried.items())
+            if offset < starts[partition]
         },
         deleted=deleted,
         stateful=checkpoint.has_state(),
@@ -186,7 +186,7 @@ def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, Partit
         return {}  # the usual case: the commit creates the group
     refuse_active(view)
     refuse_sink(view)
-    return {seen.partition: seen for seen in view.partitions}
+    return {found.partition: found for found in view.partitions}
 
 
 def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
@@ -207,12 +207,12 @@ def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
 def _refuse_other_logs(
     carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], deleted: Collection[TopicPartition]
 ) -> None:
-    """Raise OffsetError if the offsets cannot belong to these logs: a topic's offsets and partitions only grow."""
+    """Raise OffsetError if the offsets cannot belong to these logs, because a topic's offsets and partitions only grow."""
     topics = {partition.topic for partition in carried}
     ahead = [
-        f"\n  {partition}: offset {new}, the log ends at {ends[partition]}"
-        for partition, new in sorted(carried.items())
-        if new > ends[partition]
+        f"\n  {partition}: offset {offset}, the log ends at {ends[partition]}"
+        for partition, offset in sorted(carried.items())
+        if offset > ends[partition]
     ]
     ahead += [f"\n  {partition}: the topic has no such partition" for partition in deleted if partition.topic in topics]
     if ahead:
@@ -239,8 +239,8 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
     if unread := other_format_lines(formats):
         lines = "".join(f"\n  {line}" for line in unread)
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {group} has commit records in formats that this version does not read:{lines}\n"
-            "They may hold claims. Do what these lines say, or migrate into another group, and start the new query with that one."
+            f"Nothing was changed. The group {group} has commit records in formats that this version cannot read:{lines}\n"
+            "They may hold claims. Follow these lines, or migrate into another group, and start the new query with that group."
         )
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
@@ -248,9 +248,9 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
             "them (`groupkafka claims` lists them). Migrate into another group, and start the new query with that group. Or "
             "restart the queries of these claims, and migrate when nothing is claimed."
         )
-    other = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
-    if other and not overwrite:
-        listed = "".join(f"\n  {reset.partition}: {reset.current}, would become {reset.new}" for reset in other)
+    replaced = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
+    if replaced and not overwrite:
+        listed = "".join(f"\n  {reset.partition}: {reset.current}, would become {reset.new}" for reset in replaced)
         raise OffsetsInTheWay(
             f"Nothing was changed. The group {group} has committed other offsets:{listed}\n"
             "Check that it is the right group. If it is, --overwrite replaces these offsets."
@@ -270,8 +270,8 @@ def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migr
         raise OffsetError(
             "Nothing was changed. The checkpoint has changed since it was read, so its query is running. Stop it, then migrate."
         )
-    now = {partition: seen.committed for partition, seen in _partitions_of(admin, migration.group).items()}
-    if any(now.get(reset.partition) != reset.current for reset in migration.resets):
+    committed = {partition: view.committed for partition, view in _partitions_of(admin, migration.group).items()}
+    if any(committed.get(reset.partition) != reset.current for reset in migration.resets):
         raise OffsetsInTheWay(
             f"Nothing was changed. The group {migration.group} has committed since the plan was made: run it again."
         )
@@ -309,24 +309,24 @@ def json_shape(planned: Migration, *, executed: bool) -> Json:
 
 
 def print_migration(migration: Migration, console: Console, now: datetime) -> None:
-    """Print the plan of `groupkafka migrate`, and what a user should know about it."""
-    last, when = migration.last, migration.committed_at
+    """Print the plan of `groupkafka migrate`, and what the user should know about it."""
+    last, committed_at = migration.last, migration.committed_at
     console.print(Text(f"checkpoint   {printable(migration.checkpoint)}, source {printable(migration.source)}"))
     console.print(Text(f"query        {migration.query or 'not known'}"))
-    committed = "" if when is None else f", committed {time_and_age(int(when.timestamp()), now)}"
+    committed = "" if committed_at is None else f", committed {time_and_age(int(committed_at.timestamp()), now)}"
     console.print(Text(f"micro-batch  {last.committed}{committed}"))
     if last.planned != last.committed:
-        what = "read again" if migration.batch == last.committed else "skipped"
-        console.print(Text(f"             {last.planned} was planned and not committed: its records will be {what}"))
+        fate = "read again" if migration.batch == last.committed else "skipped"
+        console.print(Text(f"             {last.planned} was planned and not committed: its records will be {fate}"))
     console.print(Text(f"group        {printable(migration.group)}"))
     console.print()
     print_moves(migration.resets, console)
     for partition in sorted(migration.added):
         console.print(Text(f"added after the checkpoint, starts at its beginning: {printable(str(partition))}"))
     for partition, lost in migration.expired.items():
-        where = f"{printable(str(partition))} {lost} {lost.size} offsets"
+        expired = f"{printable(str(partition))} {lost} {lost.size} offsets"
         fate = "the new query will fail and report this, or continue with failOnDataLoss=false"
-        console.print(Text(f"no longer in Kafka: {where}; {fate}"))
+        console.print(Text(f"no longer in Kafka: {expired}; {fate}"))
     for partition in migration.deleted:
         console.print(Text(f"topic no longer in Kafka, not migrated: {printable(str(partition))}"))
     if migration.stateful:
@@ -335,5 +335,5 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
 
 def print_next(group: str, console: Console, *, executed: bool) -> None:
     """Print what to do after `groupkafka migrate` has shown its plan, or has committed the offsets."""
-    # As Text: otherwise rich would read brackets in the group's name as markup.
+    # Use Text, because rich would read brackets in the group's name as markup.
     console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))

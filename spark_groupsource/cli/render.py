@@ -1,4 +1,4 @@
-"""The output of the commands: for a terminal, or plain aligned text for a file or a pipe, with names that tell members apart."""
+"""Prints the commands' output: for a terminal, or as plain aligned text for a file or a pipe, with unique names of members."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PARAGRAPH = 120
 """The width of paragraphs that are not printed to a terminal."""
 
 SHORTEST = 4
-"""Characters of a member id that a name has at least, where names are equal without."""
+"""The least number of characters of the member id that are added to names that are otherwise equal."""
 
 DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
-"""The last line of a command that showed its plan only."""
+"""The last line of a command that only showed its plan."""
 
 NUMBERS = frozenset(
     {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "OFFSETS", "PLAN"}
@@ -38,7 +38,7 @@ NUMBERS = frozenset(
 
 
 def console_for(stream: TextIO) -> Console:
-    """Return a console on `stream`. If that is not a terminal, the console does not wrap lines and uses no colors."""
+    """Return a console for `stream`, which neither wraps lines nor uses colors unless the stream is a terminal."""
     if stream.isatty():
         return Console(file=stream, highlight=False)
     return Console(file=stream, highlight=False, width=_UNLIMITED, color_system=None, force_terminal=False)
@@ -58,14 +58,14 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
     """Return a time in UTC, and how long ago it was; "not known" for `None`."""
     if seconds is None:
         return "not known"
-    then = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    minutes = max(0, round((now - then).total_seconds())) // 60
+    time = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    minutes = max(0, round((now - time).total_seconds())) // 60
     ago = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} d"
-    return f"{then:%Y-%m-%dT%H:%M:%SZ} ({ago} ago)"
+    return f"{time:%Y-%m-%dT%H:%M:%SZ} ({ago} ago)"
 
 
 def lag_of(group: GroupView) -> str:
-    """Return the lag of a group, how much of it is finished, and in how many partitions it is not known, if in any."""
+    """Return a text with the group's lag, the finished part of it, and the number of partitions where it is not known."""
     unknown = f" (not known in {count(group.lag_unknown, 'partition')})"
     known = f"at least {group.lag}{unknown}" if group.lag_unknown else str(group.lag)
     return f"lag {known}" + (f", of which finished {group.finished_lag}" if group.finished_lag else "")
@@ -76,8 +76,8 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
 
     Args:
         names: The names of the columns.
-        terminal: Whether it is for a terminal: names that are too long are folded there.
-        one_line: Whether each row has one line, also on a narrow terminal: names are cut.
+        terminal: Whether the table is for a terminal, where names that are too long are folded.
+        one_line: Whether each row has one line even on a narrow terminal, where names are then cut.
     """
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
     for name in names:
@@ -92,7 +92,7 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
 
 
 def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
-    """Return a line for each partition whose commit record is in a format that this version does not read."""
+    """Return a line for each partition whose commit record is in a format that this version cannot read."""
     return [
         another_version(f"the commit record of {printable(str(partition))}", version, VERSION)
         for partition, version in sorted(formats.items())
@@ -116,48 +116,48 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_paragraphs(text: str, console: Console) -> None:
-    """Print each line of the text as a paragraph. What is wrapped stays below the begin of the paragraph, or of its list item.
+    """Print each line of the text as a paragraph, wrapped below the beginning of the paragraph or of its list item.
 
     A line that begins with a command is not wrapped, so that it can be copied.
     """
     width = console.width if console.is_terminal else _PARAGRAPH
     for line in text.split("\n"):
-        begin = re.match(r" *(\d\. )?", line)
-        indent = " " * (begin.end() if begin is not None else 0)
+        beginning = re.match(r" *(\d\. )?", line)
+        indent = " " * (beginning.end() if beginning is not None else 0)
         command = line.lstrip().startswith(("groupkafka ", "grep "))
         shown = line if command else fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         console.print(Text(shown), soft_wrap=True)
 
 
 def member_names(*groups: GroupView) -> dict[str, str]:
-    """Return names that tell members apart, by member id: client id, instance id and host. Not to be printed raw.
+    """Return a unique name for each member id, made of client id, instance id and host. Never print it raw.
 
-    Members that are called the same have the begin of what is their own in the member id, too.
+    If several members would have the same name, the beginning of the unique part of their member ids is added.
 
     Args:
-        groups: the group, or looks at it that are compared.
+        groups: the group, or several looks at it that are compared.
     """
     members = {member.member_id: member for group in groups for member in group.members}
-    alike: dict[str, list[GroupMember]] = defaultdict(list)
+    by_name: dict[str, list[GroupMember]] = defaultdict(list)
     for member in members.values():
-        alike[member.name].append(member)
+        by_name[member.name].append(member)
     names: dict[str, str] = {}
-    for name, same in alike.items():
-        # A static member that has restarted has another member id, and is the same one.
-        if len({identity(member) for member in same}) == 1:
-            names |= dict.fromkeys((member.member_id for member in same), name)
+    for name, namesakes in by_name.items():
+        # A static member that has restarted has another member id, but is still the same member.
+        if len({identity(member) for member in namesakes}) == 1:
+            names |= dict.fromkeys((member.member_id for member in namesakes), name)
         else:
-            names |= _told_apart(name, {member.member_id: _own_part(member) for member in same})
+            names |= _told_apart(name, {member.member_id: _own_part(member) for member in namesakes})
     return names
 
 
 def identity(member: GroupMember | None) -> str | None:
-    """Return what a static member keeps when it restarts, its instance id, or else the member id."""
+    """Return the instance id of a static member, which survives restarts, or the member id of any other member."""
     return None if member is None else member.instance_id or member.member_id
 
 
 def name_in(names: Mapping[str, str], member: GroupMember | None, nobody: str) -> str:
-    """Return the member's name, or the word for nobody."""
+    """Return the member's name, or the word `nobody` if there is no member."""
     return nobody if member is None else names.get(member.member_id, member.name)
 
 

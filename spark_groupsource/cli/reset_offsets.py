@@ -1,7 +1,7 @@
-"""`groupkafka reset-offsets`: set the committed offsets of a stopped group by hand.
+"""`groupkafka reset-offsets`: sets the committed offsets of a stopped group by hand.
 
-The options have the names of Kafka's own `kafka-consumer-groups.sh --reset-offsets`. That tool knows no claims. A reset deletes
-claims, and a query that restarts on its checkpoint skips a range that is no longer claimed for it.
+The options have the names of Kafka's own `kafka-consumer-groups.sh --reset-offsets`, which does not check for claims. A reset
+deletes claims, and a query that restarts on its checkpoint skips a range that is no longer claimed for it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def reset_offsets(
 
     The options are those of kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
     claimed and not confirmed (see groupkafka claims). Restart the queries of these claims first, or use --drop-claims. It also
-    refuses partitions whose commit record another version wrote in a format that this one does not read, unless --drop-claims
-    is given. A group in which a query keeps what it has written is always refused.
+    refuses partitions whose commit record another version wrote in a format that this version cannot read, unless --drop-claims
+    is given. A group that belongs to a sink is always refused.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def reset_offsets(
 
 @dataclass(frozen=True)
 class OffsetReset:
-    """One partition with its committed offset (`None` without a commit) and its new offset."""
+    """The reset of one partition: its committed offset (`None` without a commit), its new offset, and its claims."""
 
     partition: TopicPartition
     current: int | None
@@ -88,17 +88,17 @@ class OffsetReset:
     claims: tuple[OwedRange, ...]
     """The claims that a reset deletes, in flight or owed."""
     other_format: int | None = None
-    """The format of a commit record that this version does not read. Its claims are not known."""
+    """The format of a commit record that this version cannot read, so that its claims are not known."""
 
     @property
     def difference(self) -> int | None:
-        """The number of offsets forward; below 0 backward, `None` without a commit."""
+        """How many offsets forward the reset moves; below 0 if it moves back, `None` without a commit."""
         return None if self.current is None else self.new - self.current
 
 
 @dataclass(frozen=True)
 class Target:
-    """The new position: an offset, or what the brokers are asked for."""
+    """The target of a reset: an offset, or the question for the brokers."""
 
     offset: int | None = None
     spec: OffsetSpec | None = None
@@ -108,7 +108,7 @@ def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_of
     """Return the one target that was given.
 
     Raises:
-        OptionError: No target was given, or more than one, or it is malformed.
+        OptionError: No target or more than one was given, or it is malformed.
     """
     given = {
         "--to-earliest": to_earliest,
@@ -131,16 +131,16 @@ def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_of
 
 def _milliseconds(text: str) -> int:
     try:
-        when = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+        time = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
     except ValueError:
         raise OptionError(
             f"--to-datetime {text!r}: a date and a time such as 2026-11-21T16:00:00 (UTC), 2026-11-21T16:00:00.000Z or "
             "2026-11-21T17:00:00+01:00 is expected."
         ) from None
-    when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-    if when.timestamp() < 0:
+    time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    if time.timestamp() < 0:
         raise OptionError(f"--to-datetime {text!r}: the time is before 1970, and so before every record.")
-    return int(when.timestamp() * 1000)
+    return int(time.timestamp() * 1000)
 
 
 def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
@@ -159,9 +159,9 @@ def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target)
     """Return what a reset would change. Nothing is written.
 
     Raises:
-        OptionError: No topic is named, or one is malformed, or a partition does not exist.
+        OptionError: No topic is given, a topic is malformed, or a partition does not exist.
         GroupActive: The group has members.
-        OffsetsInTheWay: The group is a sink's.
+        OffsetsInTheWay: The group belongs to a sink.
         BrokerError: As `GroupAdmin` does.
     """
     if not topics:
@@ -187,16 +187,16 @@ def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target)
 def _resets(
     view: GroupView, bounds: Mapping[TopicPartition, OffsetRange], found: Mapping[TopicPartition, int]
 ) -> list[OffsetReset]:
-    known = {seen.partition: seen for seen in view.partitions}
+    known = {owned.partition: owned for owned in view.partitions}
     resets = []
     for partition in sorted(bounds):
         start, end = bounds[partition]
-        # -1: no record has this time or a later one. So the next new record is the first one.
-        new = end if found[partition] < 0 else max(start, min(found[partition], end))
-        seen = known.get(partition)
-        claims = () if seen is None else seen.open + seen.owed
-        other_format = None if seen is None else seen.other_format
-        resets.append(OffsetReset(partition, None if seen is None else seen.committed, new, claims, other_format))
+        # -1 means that no record has this time or a later one, so the next new record is the first one.
+        offset = end if found[partition] < 0 else max(start, min(found[partition], end))
+        current = known.get(partition)
+        claims = () if current is None else current.open + current.owed
+        other_format = None if current is None else current.other_format
+        resets.append(OffsetReset(partition, None if current is None else current.committed, offset, claims, other_format))
     return resets
 
 
@@ -213,7 +213,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
     if unread and not drop_claims:
         lines = "".join(f"\n  {line}" for line in unread)
         raise ClaimsInTheWay(
-            f"Nothing was reset, because this version does not read the formats of these commit records:{lines}\n"
+            f"Nothing was reset, because this version cannot read the formats of these commit records:{lines}\n"
             "A reset deletes the claims in them, if there are any. Do one of these:\n"
             "  1. Run this command in the version that wrote the records. It shows the claims, and what a reset of them means.\n"
             "  2. Use --drop-claims. Records that queries of that version have claimed and not confirmed are then missing "
@@ -229,15 +229,15 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
             f"Nothing was reset, because these ranges are claimed and not confirmed:{ranges}\n"
             "A reset deletes the claims. Then the queries of these streams skip the ranges when they restart. Only the "
             "checkpoints of these streams show whether the records reached the output. Do one of these:\n"
-            "  1. Restart these queries. Reset when `groupkafka claims` lists nothing any more.\n"
+            "  1. Restart these queries. Reset when `groupkafka claims` no longer lists anything.\n"
             "  2. Use --drop-claims. Records below the new offsets are then missing from the output unless they had reached it. "
             "Records above the new offsets are duplicated if they had reached it."
         )
     view = admin.describe(group)
     refuse_active(view)
     refuse_sink(view)
-    now = {seen.partition: (seen.committed, seen.open + seen.owed) for seen in view.partitions}
-    if any(now.get(reset.partition, (None, ())) != (reset.current, reset.claims) for reset in resets):
+    current = {found.partition: (found.committed, found.open + found.owed) for found in view.partitions}
+    if any(current.get(reset.partition, (None, ())) != (reset.current, reset.claims) for reset in resets):
         raise OffsetsInTheWay(f"Nothing was reset. The group {group} has changed since the plan was made: run it again.")
     admin.alter_offsets(group, {reset.partition: reset.new for reset in resets})
 
@@ -266,8 +266,8 @@ def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
     print_moves(resets, console)
     for reset in resets:
         for claim in reset.claims:
-            where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
-            console.print(Text(f"claimed, and deleted by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
+            offsets = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
+            console.print(Text(f"claimed, and deleted by a reset: {offsets}: stream {claim.stream}, plan {claim.plan}"))
     for line in other_format_lines({reset.partition: reset.other_format for reset in resets if reset.other_format is not None}):
         console.print(Text(f"not readable, and deleted by a reset: {line}"))
 

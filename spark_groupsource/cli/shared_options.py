@@ -1,4 +1,4 @@
-"""The options that several commands have, and the client settings that result from them."""
+"""Adds the options that several commands share, and makes the client settings from them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def query_options(command: Command) -> Command:
     return _about(lambda command: query(checkpoint(command)), command)
 
 
-def _about(what: Callable[[Command], Command], command: Command) -> Command:
+def _about(name_option: Callable[[Command], Command], command: Command) -> Command:
     options = (
         click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),
-        what,
+        name_option,
         click.option(
             "--command-config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -55,7 +55,7 @@ def _about(what: Callable[[Command], Command], command: Command) -> Command:
 
 
 def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
-    """Refuse what no group and no topic can be called. With a name that is not UTF-8 librdkafka ends the process."""
+    """Refuse a name that no group or topic can have. A name that is not UTF-8 would make librdkafka abort the process."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -78,7 +78,7 @@ def execute_option(command: Command) -> Command:
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return librdkafka's settings for a client of these brokers, with those of the file.
+    """Return librdkafka's settings for a client of these brokers, including the settings in the file.
 
     Raises:
         OptionError: The file cannot be read, or a setting is wrong.

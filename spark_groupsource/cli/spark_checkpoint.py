@@ -1,4 +1,4 @@
-"""The content of a checkpoint of Spark's own Kafka source: its micro-batches, and the offset of each partition. Pure.
+"""Finds the micro-batch and the offsets to migrate in a checkpoint of Spark's own Kafka source. Pure.
 
 The offset of Spark's Kafka source (KafkaSourceOffset) is `{topic:{partition:offset}}`. Each offset is the first one that is not
 part of the micro-batch.
@@ -20,14 +20,14 @@ NO_OFFSET = "-"
 """The line of a source that has no offset yet."""
 
 REREAD = "reread"
-"""The value of `--uncommitted` that has the new query read the last micro-batch again."""
+"""The value of `--uncommitted` with which the new query reads the last micro-batch again."""
 
 SKIP = "skip"
-"""The value of `--uncommitted` that has the new query continue after the last micro-batch."""
+"""The value of `--uncommitted` with which the new query continues after the last micro-batch."""
 
 
 class LastBatches(NamedTuple):
-    """The newest micro-batch of the commit log, and that of the offset log."""
+    """The newest micro-batch of the commit log, and the newest one of the offset log."""
 
     committed: int
     planned: int
@@ -60,7 +60,7 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
 
     Args:
         last: the last micro-batches of the checkpoint.
-        uncommitted: what to do with a micro-batch that was not committed: `reread`, `skip`, or `None` if it was not specified.
+        uncommitted: what to do with a micro-batch that was not committed: `reread`, `skip`, or `None` if the user has not said.
 
     Raises:
         UncommittedBatch: There is such a micro-batch, and `uncommitted` is `None`.
@@ -70,13 +70,13 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     if uncommitted == SKIP:
         return last.planned
     first = last.committed + 1
-    which = f"Micro-batch {last.planned} was" if first == last.planned else f"Micro-batches {first} to {last.planned} were"
+    batches = f"Micro-batch {last.planned} was" if first == last.planned else f"Micro-batches {first} to {last.planned} were"
     raise UncommittedBatch(
-        f"{which} planned and not committed: the query was stopped in the middle. Its output may have all of these records, some "
-        "of them, or none. Nothing was changed. Do one of these:\n"
-        "  1. Start the old query once more on this checkpoint, until it has finished them (with trigger(availableNow=True) it "
-        "stops by itself). Then migrate. No record is lost or duplicated.\n"
-        "  2. Look which of these records the output has.\n"
+        f"{batches} planned but not committed: the query was stopped in the middle. Its output may have all, some or none of "
+        "these records. Nothing was changed. Do one of these:\n"
+        "  1. Restart the old query on this checkpoint until it has finished them (with trigger(availableNow=True) it stops by "
+        "itself). Then migrate. No record is lost or duplicated.\n"
+        "  2. Check which of these records the output has.\n"
         f"     None: use --uncommitted {REREAD}. The groupkafka query reads them.\n"
         f"     All: use --uncommitted {SKIP}. The groupkafka query continues after them. (Spark's file sink has all of them if "
         f"there is a file _spark_metadata/{last.planned} or _spark_metadata/{last.planned}.compact.)\n"
@@ -85,7 +85,7 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
-    """Return the end of each partition (exclusive) if the text is an offset of Spark's Kafka source, else `None`."""
+    """Return the end of each partition (exclusive) if the text is an offset of Spark's own Kafka source, else `None`."""
     try:
         offsets = offsets_value()(text)
     except ValueError:

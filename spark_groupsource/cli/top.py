@@ -1,4 +1,4 @@
-"""`groupkafka top`: watch a group."""
+"""`groupkafka top`: watches a group, and shows its rates and events."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_EVENTS = 12
-"""The number of events that the live view shows."""
+"""The most events that the live view shows."""
 
 MOST_DELAYING = 3
-"""The number of ranges at which a committed offset stays that the live view names."""
+"""The most ranges that hold a committed offset back that the live view shows."""
 
 
 @click.command()
@@ -59,7 +59,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
     live. In a file or a pipe, a line for each event and then a line for the group are written every --interval seconds. With
     --json that is one JSON object on a line.
 
-    If the brokers do not answer, top says so and asks again. While a group of the classic protocol rebalances, its coordinator
+    If the brokers do not answer, top shows that and asks again. While a group of the classic protocol rebalances, its coordinator
     does not return which member has which partition.
 
     \b
@@ -76,7 +76,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
         groups = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
         show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
         if console.is_terminal and not as_json:
-            # So that the view restores the terminal on SIGTERM too.
+            # This way the view also restores the terminal on SIGTERM.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
             show = ends.enter_context(LiveView(console))
         watch(groups.describe, group, show, interval)
@@ -84,7 +84,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The group at one moment. If the brokers did not answer, `trouble` says why; the other fields are older then."""
+    """The group at one moment. If the brokers did not answer, `trouble` has the reason, and the other fields are older."""
 
     group: str
     at: datetime
@@ -102,7 +102,7 @@ class Show(Protocol):
 
 
 def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
-    """Describe the group every `interval_s` seconds, without end. That no broker answers is shown, too.
+    """Describe the group every `interval_s` seconds, forever, and show each answer, or that no broker answers.
 
     Raises:
         AuthenticationFailed: The brokers refuse the login.
@@ -112,24 +112,24 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
     """
     changes = Changes()
     snapshot = Snapshot(group, datetime.now(timezone.utc))
-    seen_at = 0.0
+    described_at = 0.0
     while True:
-        begin = time.monotonic()
+        began_at = time.monotonic()
         try:
             view = describe(group)
         except (BrokerUnavailable, GroupNotFound) as failed:
             snapshot = replace(snapshot, trouble=str(failed), events=())
         else:
             now = time.monotonic()
-            rates, events = changes.since_last(view, now - seen_at)
+            rates, events = changes.since_last(view, now - described_at)
             snapshot = Snapshot(group, datetime.now(timezone.utc), view, rates, tuple(events))
-            seen_at = now
+            described_at = now
         show.show(snapshot)
-        time.sleep(max(0.0, begin + interval_s - time.monotonic()))
+        time.sleep(max(0.0, began_at + interval_s - time.monotonic()))
 
 
 class JsonLines:
-    """One JSON object on one line for each snapshot."""
+    """Writes one JSON object on one line for each snapshot."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -144,7 +144,7 @@ class JsonLines:
 
 
 class PlainLines:
-    """One line for each snapshot, and one for each event. The first also has a line for each member and its partitions."""
+    """Writes one line for each snapshot and each event, and at first a line for each member with its partitions."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -159,8 +159,8 @@ class PlainLines:
             self._members_shown = True
             names = member_names(snapshot.view)
             for member in snapshot.view.members:
-                has = " ".join(map(str, sorted(member.partitions))) or "no partition"
-                self._line(snapshot.at, f"member {names[member.member_id]}: {has}")
+                partitions = " ".join(map(str, sorted(member.partitions))) or "no partition"
+                self._line(snapshot.at, f"member {names[member.member_id]}: {partitions}")
         for event in snapshot.events:
             self._line(snapshot.at, f"{event.kind} {event.text}")
         self._line(snapshot.at, _summary(snapshot.view, snapshot.rates))
@@ -170,7 +170,7 @@ class PlainLines:
 
 
 class LiveView:
-    """A view on the whole terminal, drawn twice a second and at each snapshot. At the end the terminal's old content returns."""
+    """Fills the terminal with a view that is drawn twice a second and at each snapshot, and restores its content at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -199,9 +199,9 @@ class LiveView:
 
 
 def live_parts(snapshot: Snapshot, events: list[str], width: int, height: int, now: datetime) -> list[Text | Table]:
-    """Return what fills a terminal: the group, its members, the last events, and as many partitions and columns as fit."""
-    when = f"{snapshot.at:%Y-%m-%d %H:%M:%S} UTC, {(now - snapshot.at).total_seconds():.0f} s ago"
-    parts: list[Text | Table] = [Text(f"group {printable(snapshot.group)}    {when}    Ctrl-C ends", style="bold")]
+    """Return the live view: the group, its members, the last events, and as many partitions and columns as fit."""
+    time_and_age = f"{snapshot.at:%Y-%m-%d %H:%M:%S} UTC, {(now - snapshot.at).total_seconds():.0f} s ago"
+    parts: list[Text | Table] = [Text(f"group {printable(snapshot.group)}    {time_and_age}    Ctrl-C ends", style="bold")]
     if snapshot.trouble is not None:
         parts.append(Text(f"no answer: {printable(snapshot.trouble)}", style="bold red", no_wrap=True, overflow="ellipsis"))
     view = snapshot.view
@@ -220,7 +220,7 @@ def live_parts(snapshot: Snapshot, events: list[str], width: int, height: int, n
         parts += [Text(), Text(line, no_wrap=True, overflow="ellipsis")]
     used = len(parts) + len(view.members)
     if events:
-        # Only the newest events, if not all fit beside a few partitions.
+        # Show only the newest events if not all of them fit together with a few partitions.
         room = max(3, min(len(events), height - used - min(len(view.partitions), 8) - 4))
         parts += [Text(), *(Text(printable(event), no_wrap=True, overflow="ellipsis") for event in events[-room:])]
         used += 1 + min(room, len(events))
@@ -238,9 +238,9 @@ def _summary(view: GroupView, rates: Rates) -> str:
         summary += ", of a query that writes: no positions of a reader"
     if view.differences:
         summary += f", members and coordinator differ in {count(len(view.differences), 'partition')}"
-    if others := view.other_formats:
-        formats = ", ".join(str(version) for version in sorted(set(others.values())))
-        summary += f", {len(others)} in format {formats}: not readable by this version; see groupkafka claims"
+    if unread := view.other_formats:
+        formats = ", ".join(str(version) for version in sorted(set(unread.values())))
+        summary += f", {len(unread)} in format {formats}: not readable by this version; see groupkafka claims"
     return summary
 
 
@@ -248,10 +248,10 @@ def _members(view: GroupView, rates: Rates) -> Table:
     table = make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), terminal=True, one_line=True)
     names = member_names(view)
     for member in view.members:
-        mine = [seen for seen in view.partitions if seen.partition in member.partitions]
-        speed = [rates.committed[seen.partition] for seen in mine if seen.partition in rates.committed]
-        lag = None if any(seen.lag_unknown for seen in mine) else sum(seen.lag or 0 for seen in mine)
-        cells = (len(mine), lag, round(sum(speed), 1) if speed else None)
+        owned = [partition for partition in view.partitions if partition.partition in member.partitions]
+        speed = [rates.committed[partition.partition] for partition in owned if partition.partition in rates.committed]
+        lag = None if any(partition.lag_unknown for partition in owned) else sum(partition.lag or 0 for partition in owned)
+        cells = (len(owned), lag, round(sum(speed), 1) if speed else None)
         table.add_row(Text(printable(names[member.member_id])), *(Text(number(cell)) for cell in cells))
     return table
 
@@ -263,14 +263,14 @@ _LEFT_OUT: Sequence[frozenset[str]] = (
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER"}),
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER", "IN FLIGHT", "HELD"}),
 )
-"""The columns that a narrow terminal has no room for."""
+"""The columns to leave out on a narrow terminal, the fewest first."""
 
 _NAME_WIDTH = 12
-"""A name may be cut to so many columns before another column is left out."""
+"""The width to which a name may be cut before another column is left out."""
 
 
 def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
-    """Return the columns that fit, by their places in _COLUMNS, and how wide each is."""
+    """Return the width of each column that fits, by its place in _COLUMNS."""
     longest = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     widths = [most if name in NUMBERS else min(most, _NAME_WIDTH) for name, most in zip(_COLUMNS, longest, strict=True)]
     for left_out in _LEFT_OUT:
@@ -278,7 +278,7 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
         room = width + 2 - sum(needed + 2 for needed in shown.values())
         if room >= 0:
             break
-    # What is left is for the names that are cut.
+    # Give the remaining width to the names that are cut.
     for place, needed in shown.items():
         more = max(0, min(longest[place] - needed, room))
         shown[place] += more
@@ -287,7 +287,7 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the text, cut in its middle if it is too long: names are told apart by their ends."""
+    """Return the text, cut in the middle if it is too long, because names differ at their ends."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2
@@ -295,33 +295,33 @@ def _cut(text: str, width: int) -> str:
 
 
 def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Text | Table]:
-    """Return a table of as many partitions as fit. If not all fit, those whose lag is not known, and those with the most."""
+    """Return a table of the partitions. If not all fit, show those whose lag is not known, and those with the highest lag."""
     shown = list(view.partitions)
     if len(shown) > room:
-        shown = sorted(shown, key=lambda seen: (not seen.lag_unknown, -(seen.lag or 0)))[: room - 1]
+        shown = sorted(shown, key=lambda partition: (not partition.lag_unknown, -(partition.lag or 0)))[: room - 1]
     names = member_names(view)
     rows = []
-    for seen in shown:
-        speeds = (rates.produced.get(seen.partition), rates.committed.get(seen.partition))
-        cells = (seen.partition.partition, seen.committed, seen.end, seen.lag, *claimed_sizes(view, seen), *speeds)
-        member = printable(name_in(names, seen.member, "-"))
-        rows.append((printable(seen.partition.topic), *map(number, cells), member))
+    for row in shown:
+        speeds = (rates.produced.get(row.partition), rates.committed.get(row.partition))
+        cells = (row.partition.partition, row.committed, row.end, row.lag, *claimed_sizes(view, row), *speeds)
+        member = printable(name_in(names, row.member, "-"))
+        rows.append((printable(row.partition.topic), *map(number, cells), member))
     columns = _columns(rows, width)
     table = make_table((_COLUMNS[place] for place in columns), terminal=True, one_line=True)
     for column, needed in zip(table.columns, columns.values(), strict=True):
-        column.width = needed  # or rich would cut numbers, too
-    for row in rows:
-        table.add_row(*(Text(_cut(row[place], needed)) for place, needed in columns.items()))
-    left = len(view.partitions) - len(shown)
-    return [table, Text(f"and {left} more, with no more lag", style="dim")] if left else [table]
+        column.width = needed  # otherwise rich would cut numbers as well
+    for texts in rows:
+        table.add_row(*(Text(_cut(texts[place], needed)) for place, needed in columns.items()))
+    hidden = len(view.partitions) - len(shown)
+    return [table, Text(f"and {hidden} more, with no more lag", style="dim")] if hidden else [table]
 
 
 def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
     """Return one line of `groupkafka top --json`: the JSON of `describe`, with the rates and events since the last one."""
     shown = json_group(view)
-    for partition, seen in zip(shown["partitions"], view.partitions, strict=True):
-        partition["produced_per_second"] = rates.produced.get(seen.partition)
-        partition["committed_per_second"] = rates.committed.get(seen.partition)
+    for fields, of_partition in zip(shown["partitions"], view.partitions, strict=True):
+        fields["produced_per_second"] = rates.produced.get(of_partition.partition)
+        fields["committed_per_second"] = rates.committed.get(of_partition.partition)
     return {
         "at": iso(at),
         **shown,
@@ -331,6 +331,6 @@ def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[
     }
 
 
-def json_failure(at: datetime, group_id: str, why: str) -> Json:
-    """Return the line of `groupkafka top --json` when the brokers did not answer."""
-    return {"at": iso(at), "group": group_id, "error": why}
+def json_failure(at: datetime, group_id: str, reason: str) -> Json:
+    """Return the line of `groupkafka top --json` for brokers that did not answer."""
+    return {"at": iso(at), "group": group_id, "error": reason}

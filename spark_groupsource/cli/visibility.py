@@ -1,4 +1,4 @@
-"""How much of each partition readers of committed records do not see yet: what comes after the first open transaction in it."""
+"""Finds out how much of each partition is hidden from `read_committed` consumers by open transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_groupsource.timeouts import CHECK_STEP_S
 
 @dataclass(frozen=True)
 class _NoSubscription:
-    """Topics are looked up by name."""
+    """A subscription that matches no topic."""
 
     subscribe: tuple[str, ...] = ()
 
@@ -24,26 +24,26 @@ class _NoSubscription:
 
 
 NO_SUBSCRIPTION = _NoSubscription()
-"""Of a command that reads no topic."""
+"""The subscription of a command that looks up topics by name."""
 
 
 class Visibility(NamedTuple):
-    """One partition. `None` is what its leader did not say."""
+    """The visible and the hidden part of one partition. An offset is `None` if the leader did not return it."""
 
     partition: TopicPartition
     stable: int | None
-    """The last stable offset (exclusive): readers of committed records get no further."""
+    """The last stable offset (exclusive), up to which `read_committed` consumers can read."""
     end: int | None
     """The high watermark (exclusive)."""
 
     @property
     def hidden(self) -> int | None:
-        """Number of offsets that are written and not visible yet."""
+        """The number of offsets that are written but not visible yet; `None` if it is not known."""
         return None if self.stable is None or self.end is None else max(0, self.end - self.stable)
 
 
 def visibility_of(settings: Mapping[str, str], topic: str) -> list[Visibility]:
-    """Return how much of each partition of a topic is visible to readers of committed records.
+    """Return how much of each partition of a topic is visible to `read_committed` consumers.
 
     Raises:
         TopicNotFound: The topic does not exist.
@@ -64,15 +64,15 @@ def visibility(uncommitted: Topics, committed: Topics, partitions: Collection[To
     """Return how much of each partition is visible, sorted.
 
     Args:
-        uncommitted: The brokers, asked for high watermarks.
-        committed: The same, asked for last stable offsets.
+        uncommitted: The brokers' topics, with high watermarks as ends.
+        committed: The brokers' topics, with last stable offsets as ends.
         partitions: The partitions.
 
     Raises:
         NotAuthorized: The user may not describe a topic.
         AuthenticationFailed: The brokers refuse the login.
     """
-    # In this order: a record that is written between the two requests is not taken for one of an open transaction.
+    # Keep this order, so that a record that is written between the two requests does not seem to be in an open transaction.
     ends = all_ends(uncommitted, partitions)
     stable = all_ends(committed, partitions)
     return [Visibility(partition, stable.get(partition), ends.get(partition)) for partition in sorted(set(partitions))]

@@ -1,8 +1,8 @@
-"""The columns of a Kafka record, as types of Arrow.
+"""Defines the columns of a Kafka record as Arrow types, and checks batches against a schema.
 
-Without a schema of the user they are those of Spark's own Kafka source (`KafkaRecordToRowConverter`). With one, spark/columns.py
-makes the Arrow schema. Each field is then a column of this module by its name, in any case; `key` and `value` are binary or
-string.
+If the user gives no schema, the columns are those of Spark's own Kafka source (`KafkaRecordToRowConverter`). Otherwise
+spark/columns.py makes the Arrow schema: each field has the name of a column of this module, in upper or lower case, and `key` and
+`value` are binary or string.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-"""The column `headers`. Spark names the values of an array `element`; Arrow's own default is `item`."""
+"""The type of the column `headers`. Spark names the values of an array `element`; Arrow's own default is `item`."""
 
 LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
 """The largest timestamp in ms that fits into Spark's 64 bits of µs; its negative is the smallest. See `contract.fetch`."""
@@ -29,23 +29,23 @@ _WITH_HEADERS = pa.schema([*_RECORD_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
-    """Return all columns. With `include_headers` the last one is `headers`.
+    """Return the schema with all columns, and with `headers` at the end if they are included.
 
-    It equals `to_arrow_schema(schema, timezone="UTC")` of PySpark for the default schema. From 4.2 on PySpark refuses batches
-    with another schema.
+    It equals PySpark's `to_arrow_schema(schema, timezone="UTC")` for the default schema. PySpark 4.2 and later refuse batches
+    with any other schema.
     """
     return _WITH_HEADERS if include_headers else _WITHOUT_HEADERS
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Return which column of a record each field is, in lower case: `timestamptype`, for example."""
+    """Return the record's column for each field, in lower case: `timestamptype`, for example."""
     return [name.lower() for name in schema.names]
 
 
 def has_not_null(schema: pa.Schema) -> bool:
-    """Return whether any column of this schema, or the value of a header, must not be null."""
+    """Return whether the schema has a column, or header values, that must not be null."""
     headers = [field.type.value_type for field in schema if pa.types.is_list(field.type)]
-    return not all(field.nullable for field in [*schema, *(each.field(1) for each in headers)])
+    return not all(field.nullable for field in [*schema, *(header.field(1) for header in headers)])
 
 
 def null_not_allowed(batch: pa.RecordBatch) -> str | None:

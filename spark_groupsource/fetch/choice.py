@@ -1,4 +1,4 @@
-"""The choice of the reader: the native one, or the pure one with a warning if the native one cannot be used."""
+"""Chooses the reader: the native one, or the pure one with a warning if the native one cannot be used."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class InstalledReader(NamedTuple):
-    """The reader that this machine's installation of the package has."""
+    """The reader that this machine's installation offers, and why it is not the native one."""
 
     read: Reader
-    """The reader itself."""
+    """The function that reads."""
     name: str
     """`native` or `pure Python`."""
     reason: str | None = None
@@ -35,7 +35,7 @@ class InstalledReader(NamedTuple):
 
 
 def installed_reader() -> InstalledReader:
-    """Return the fastest reader that this process has. It logs nothing."""
+    """Return the fastest reader that this process can use, without logging anything."""
     unavailable = why_unavailable()
     if unavailable is None:
         return InstalledReader(native.read, "native")
@@ -43,7 +43,7 @@ def installed_reader() -> InstalledReader:
 
 
 def reader() -> Reader:
-    """Return the fastest reader that this process has. Warn, once in each process, if that is not the native one."""
+    """Return the fastest reader that this process can use, and warn once in each process if it is not the native one."""
     found = installed_reader()
     if found.reason is not None:
         _warn(found.reason, found.advice)
@@ -58,15 +58,15 @@ def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
 def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
     """Read exactly the records of `[start, end)`, in the order of their offsets.
 
-    Offsets without a record are skipped and are no loss: compaction, transaction markers, and aborted records under
+    Offsets without a record are skipped and do not count as lost: compaction, transaction markers, and aborted records under
     `read_committed` leave such gaps.
 
     A timestamp beyond Spark's range (some 292,000 years before or after 1970) becomes the nearest ms within it. A producer may
-    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here:
-    its `millisToMicros` refuses to overflow.
+    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here, because its
+    `millisToMicros` refuses to overflow.
 
     Args:
-        range: What to read.
+        range: The range to read.
         settings: How to read.
 
     Yields:
@@ -81,27 +81,27 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
         AuthenticationFailed: The brokers refuse the credentials.
         NotAuthorized: An ACL is missing.
         BrokerUnavailable: No broker answers within `poll_timeout_ms`.
-        BrokerError: The range cannot be read for another reason. One of them is no progress within `poll_timeout_ms`.
+        BrokerError: The range cannot be read for another reason, such as no progress within `poll_timeout_ms`.
         OptionError: librdkafka refuses the client settings.
         SchemaError: A record has a null in a column that the schema says is not nullable.
 
-    No text of an error shows a secret.
+    No error text shows a secret.
     """
     return reader()(range, settings)
 
 
 def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Read exactly the records of several ranges, each of another partition, in the order of the offsets of each partition.
+    """Read exactly the records of several ranges of different partitions, in the order of offsets within each partition.
 
-    The native reader reads them at the same time. The records of several ranges may come in one batch. Otherwise each range is
-    read as by `fetch`, and so are errors: they name the partition.
+    The native reader reads them at the same time, and may put the records of several ranges into one batch. The pure reader reads
+    one range after the other. Errors are those of `fetch`, and name the partition.
 
     Args:
-        ranges: What to read. It is made for small ranges.
+        ranges: The ranges to read, which should be small.
         settings: How to read.
 
     Yields:
-        Batches as those of `fetch`.
+        Batches like those of `fetch`.
 
     Raises:
         DataLossError, AuthenticationFailed, NotAuthorized, BrokerUnavailable, BrokerError, OptionError, SchemaError: See `fetch`.
@@ -111,9 +111,9 @@ def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Itera
 
 
 def warn_on_driver() -> None:
-    """Warn, at the start of a query, if the driver's installation has no native reader.
+    """Warn at the start of a query if the driver's installation has no native reader.
 
-    The driver reads no records, but its installation is often that of the executors, whose logs few people read.
+    The driver reads no records, but the executors often have the same installation, and few people read their logs.
     """
     found = installed_reader()
     if found.reason is not None:
@@ -129,7 +129,7 @@ def warn_on_driver() -> None:
 
 @functools.cache
 def _warn(reason: str, advice: str | None) -> None:
-    """Warn once in each process for each reason."""
+    """Warn, once in each process for each reason, that records are read by the pure Python reader."""
     log.warning(
         "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but a "
         "header's key ends at its first NUL, and reading is several times slower. To use the native reader: %s.",

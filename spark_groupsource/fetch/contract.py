@@ -1,7 +1,7 @@
-"""The contract of readers: what holds for each of them.
+"""Defines what every reader takes and returns.
 
-A reader is a function of the type `Reader` that does what `fetch` says. The tests in tests/kafka/fetch/ run over all
-readers. Nothing here imports pyspark.
+A reader is a function of the type `Reader` that fulfils the docstring of `fetch`. The tests in tests/kafka/fetch/ run with every
+reader. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchRange:
-    """What a Spark task reads of one partition. It holds no secret and can be pickled.
+    """The offsets that a Spark task reads from one partition. It holds no secret and can be pickled.
 
     Args:
         topic: The topic's name.
         partition: The partition's number.
         start: The first offset, inclusive.
         end: The last offset, exclusive. If it equals the start, the range is empty.
-        epoch: The leader epoch of the log when the range was planned: none of its records is of a later one. `None` if it is not
+        epoch: The leader epoch of the log when the range was planned: none of its records has a later one. `None` if it is not
             known.
 
     Raises:
@@ -47,10 +47,10 @@ class FetchRange:
 
 
 Records = Generator["pa.RecordBatch", None, bool]
-"""The records of a range. The generator returns whether its log was cut off below the range's end: then the range ended early."""
+"""The records of a range. The generator returns whether the range ended early because its log was cut off."""
 
 Reader = Callable[[FetchRange, FetchSettings], Records]
-"""A function that reads a range as `fetch` says."""
+"""Reads a range, as described in `choice.fetch`."""
 
 SharedReader = Callable[[Sequence[FetchRange], FetchSettings], "Iterator[pa.RecordBatch]"]
-"""A function that reads several ranges as `fetch_shared` says."""
+"""Reads several ranges, as described in `choice.fetch_shared`."""

@@ -1,6 +1,6 @@
-"""The two parts of a reader: a consumer, and the intake that makes batches of the records that it has fetched.
+"""Defines the two parts of a reader: a consumer that fetches records, and an intake that makes batches of them.
 
-The native and the pure reader differ only in these parts. reading.py, bounds.py and consumer_cache.py are the same for both.
+The native and the pure reader differ only in these parts. They share reading.py, bounds.py and consumer_cache.py.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """An error or the end of the partition, which came in the place of a record.
+    """An error or the end of the partition, which came in place of a record.
 
     Args:
         error: librdkafka's error.
-        offset: Where in the partition; below 0 if that is not known.
+        offset: The offset of the event; below 0 if it is not known.
     """
 
     error: KafkaError
@@ -34,14 +34,14 @@ class PartitionEvent:
 
 @dataclass(frozen=True)
 class Taken:
-    """What one `take` has found.
+    """The outcome of one `Intake.take`.
 
     Args:
-        first: The offset of the first record found, None for no record. It may be at the end of the range, or beyond.
+        first: The offset of the first record found, None for no record. It may be at the end of the range, or beyond it.
             A record of another log does not count (see `Intake.take`).
-        next: The offset after the last row taken in, or the range's end if a record at it or beyond was found.
-        full: Whether the rows make a whole batch. `batch` must be called before the next `take`.
-        event: What came after the rows, if it was no record.
+        next: The offset after the last row taken in, or the range's end if a record at the end or beyond was found.
+        full: Whether the rows make a whole batch. Then `batch` must be called before the next `take`.
+        event: The error or the end of the partition that followed the rows, if any.
     """
 
     first: int | None
@@ -56,60 +56,60 @@ class Taken:
 
 
 class Intake(Protocol):
-    """The batch in progress of one partition. It is closed before its consumer is."""
+    """Collects records of one partition into batches. It is closed before its consumer."""
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """Take in the fetched records of `[next_offset, end)`, up to a whole batch or an event.
 
-        A record of a later leader epoch than the range's is an event with the error `_LOG_TRUNCATION`: the log was cut off since
-        the range was planned, and has grown again.
+        A record with a later leader epoch than the range's is returned as an event with the error `_LOG_TRUNCATION`, because the
+        log was cut off after the range was planned, and has grown again.
 
-        Drops records before `next_offset`. If nothing was fetched, waits for a record, and may then wait some ms for each of
-        the following ones. Never asks librdkafka for more records than the range has offsets.
+        Records before `next_offset` are dropped. If nothing was fetched yet, this waits for a record, and may then wait some ms
+        for each of the following ones. It never asks librdkafka for more records than the range has offsets.
 
         Args:
             next_offset: The first offset, inclusive.
             end: The last offset, exclusive.
-            wait_s: The longest wait for the first record, in s. 0: it never waits.
+            wait_s: The longest wait for the first record, in s. 0 means no wait.
         """
 
     def forget_fetched(self) -> None:
-        """Drop the records that were fetched and not taken in: their assignment ends."""
+        """Drop the records that were fetched but not taken in, because their assignment ends."""
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the rows taken in, None if there are none, and begin the next batch."""
+        """Return the rows taken in as a batch, None if there are none, and begin the next batch."""
 
     def close(self) -> None:
         """Free all records."""
 
 
 class Throttling:
-    """How much longer the brokers answer nothing on this consumer's connections, because the client has exceeded a quota."""
+    """Remembers how long brokers will not answer on this consumer's connections, because the client has exceeded a quota."""
 
     def __init__(self) -> None:
-        self._until = 0.0
+        self._ends_at = 0.0
 
     def note(self, seconds: float) -> None:
-        """Keep what a broker says in its response: for so long it does not read from the connection."""
-        self._until = max(self._until, time.monotonic() + seconds)
+        """Note the throttle time from a broker's response, during which the broker does not read from the connection."""
+        self._ends_at = max(self._ends_at, time.monotonic() + seconds)
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left."""
-        return max(0.0, self._until - time.monotonic())
+        """The seconds until throttling ends; 0 if there is none."""
+        return max(0.0, self._ends_at - time.monotonic())
 
 
 class FetchConsumer(Protocol):
     """A consumer that reads one partition at a time, for one task at a time."""
 
     errors: dict[int, KafkaError]
-    """The errors that librdkafka has reported by callback since this was cleared, the last one of each code."""
+    """The errors that librdkafka has reported by callback since this was last cleared, the last one of each code."""
 
     answered: set[TopicPartition]
-    """The partitions whose leader has answered this consumer, without an error since. Tasks begin with their Fetch."""
+    """The partitions whose leader has answered this consumer, without an error since then. Tasks begin with their Fetch."""
 
     throttling: Throttling
-    """Whether brokers throttle this consumer. A request that times out meanwhile closes the connection, with its Fetch."""
+    """How long brokers throttle this consumer. A request that times out in that time closes the connection, with its Fetch."""
 
     pid: int
     """The process that made the consumer. No other process may use it."""
@@ -131,7 +131,7 @@ class FetchConsumer(Protocol):
         """
 
     def serve(self) -> None:
-        """Serve the callbacks. Only while nothing is assigned: a record would be dropped."""
+        """Serve the callbacks. Call it only while nothing is assigned, because a record would be dropped."""
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
         """Begin to fetch this partition, and no other, from `offset` (inclusive)."""
@@ -140,7 +140,7 @@ class FetchConsumer(Protocol):
         """Stop fetching, if anything is assigned."""
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset after the last one passed, with a record or without; below 0 if there is none."""
+        """Return the offset after the last one that was passed, with or without a record; below 0 if there is none."""
 
     def intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> Intake:
         """Begin to take in the records of this range.
@@ -149,28 +149,29 @@ class FetchConsumer(Protocol):
             fetch_range: The range.
             schema: The columns of the batches. Nothing else of a record is copied.
             batch_bytes: The most bytes of keys, values and headers of a batch, except for a single larger record. Keys and values
-                count even if they are no columns: they stay in memory until the batch is made. Headers count if they are one.
+                count even if they are not columns, because they stay in memory until the batch is made. Headers count only if
+                they are a column.
         """
 
     def close(self) -> None:
         """End the connections and threads."""
 
     def abandon(self) -> None:
-        """Make sure, in a forked child, that the parent's consumer is never freed: its threads do not exist here."""
+        """Make sure that a forked child never frees the parent's consumer, whose threads do not exist in the child."""
 
 
 MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]
-"""Makes a consumer with finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""
+"""Makes a consumer from finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""
 
 
 class SharedConsumer(FetchConsumer, Protocol):
     """A consumer that reads several partitions at a time. Each has a queue of its own, so `serve` never drops a record."""
 
     def assign_all(self, ranges: Sequence[FetchRange]) -> None:
-        """Begin to fetch these ranges, each of another partition, and nothing else.
+        """Begin to fetch these ranges of different partitions, and nothing else.
 
         Raises:
-            KafkaException: librdkafka refuses that.
+            KafkaException: librdkafka refuses the assignment.
         """
 
     def own_intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
@@ -185,4 +186,4 @@ class SharedConsumer(FetchConsumer, Protocol):
 
 
 MakeShared = Callable[[Mapping[str, str]], SharedConsumer]
-"""The same for a `SharedConsumer`."""
+"""Makes a `SharedConsumer` from finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""

@@ -1,4 +1,4 @@
-"""librdkafka's messages to an Arrow record batch: native/_intake.c makes it, and Arrow takes it over by its C data interface."""
+"""Turns librdkafka's messages into Arrow record batches, which native/_intake.c makes and Arrow's C data interface takes over."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spark_groupsource.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers")
-"""`enum column` of native/_intake.c."""
+"""The names of `enum column` in native/_intake.c, in its order."""
 
 
 class NativeBatches:
-    """The record batches of one intake, whose messages are of `partition`, with the columns of `schema`."""
+    """Makes the record batches of one intake, whose messages all come from `partition`, with the columns of `schema`."""
 
     def __init__(self, ours: Any, state: IntakeStruct, partition: TopicPartition, schema: pa.Schema) -> None:
         self._ours = ours
@@ -28,7 +28,7 @@ class NativeBatches:
         self._schema = schema
         self._names = column_names(schema)
         self._with_binary_keys = _with_binary_keys(schema)
-        """The schema for a batch with a header's key that is not UTF-8."""
+        """The schema of a batch in which some header's key is not UTF-8."""
         order = [_COLUMNS.index(name) for name in self._names]
         state.columns = sum(1 << column for column in order)
         state.column_count = len(order)
@@ -41,12 +41,12 @@ class NativeBatches:
     def batch(self) -> pa.RecordBatch:
         """Return the rows that `gs_take` has taken in, free their messages and begin the next batch. There must be a row.
 
-        Bytes that are to be a text are not checked to be UTF-8 (see `as_type`).
+        String columns are not checked to be UTF-8 (see `as_type`).
 
         Raises:
             MemoryError: There is no memory for the batch.
         """
-        # Read first: the C sets it to 0.
+        # Read this first, because the C code sets it to 0.
         odd_header_keys = self._state.odd_header_keys
         array = ArrayStruct()
         if not self._ours.batch(self._state, array):
@@ -62,17 +62,18 @@ class NativeBatches:
         field = self._schema.field(at)
         lists = batch.column(at)
         keys = pa.array([key.decode("utf-8", "replace") for key in lists.values.field(0).to_pylist()], pa.string())
-        each = pa.Array.from_buffers(field.type.value_type, len(keys), [None], 0, children=[keys, lists.values.field(1)])
-        texts = pa.Array.from_buffers(field.type, len(lists), lists.buffers()[:2], lists.null_count, children=[each])
+        headers = pa.Array.from_buffers(field.type.value_type, len(keys), [None], 0, children=[keys, lists.values.field(1)])
+        texts = pa.Array.from_buffers(field.type, len(lists), lists.buffers()[:2], lists.null_count, children=[headers])
         return batch.set_column(at, field, texts)
 
 
 @functools.cache
 def _warn_of_cut_keys() -> None:
-    """Warn once in each process."""
+    """Warn, once in each process, that keys of headers end at their first NUL."""
     log.warning(
-        "The key of a header is read up to its first NUL only: this version of librdkafka keeps its length where this package "
-        "does not find it. Keys without a NUL are whole. To read others, install a later version of spark-groupsource."
+        "The key of a header is read up to its first NUL only, because this version of librdkafka keeps the length of keys where "
+        "this package does not find it. Keys without a NUL are complete. To read the others, install a later version of "
+        "spark-groupsource."
     )
 
 

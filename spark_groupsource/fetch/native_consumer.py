@@ -1,6 +1,6 @@
-"""The native reader: Python over librdkafka's C API, and native/_intake.c for the records, which never become Python objects.
+"""The native reader: calls librdkafka's C API, and native/_intake.c for the records, which never become Python objects.
 
-Its consumer has the same settings as that of the pure reader, and makes the same calls.
+Its consumer has the same settings as the pure reader's, and makes the same calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
-    """Read a range as `spark_groupsource.fetch.choice.fetch` says.
+    """Read a range with the native reader, as described in `spark_groupsource.fetch.choice.fetch`.
 
     Raises:
         NativeUnavailable: This process cannot use the native reader.
@@ -41,7 +41,7 @@ def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
 
 
 class NativeConsumer(NativeClient):
-    """A consumer of librdkafka, as a `FetchConsumer`.
+    """A `FetchConsumer` that calls librdkafka's consumer directly.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -60,7 +60,7 @@ class NativeConsumer(NativeClient):
         self.answered: set[TopicPartition] = set()
         self._assigned = False
         self._connected = False
-        # A call that asks for records also serves the callbacks.
+        # After this, a call that asks for records also serves the callbacks.
         self._kafka.poll_set_consumer(self._handle)
         self._queue = self._kafka.queue_get_consumer(self._handle)
 
@@ -69,7 +69,7 @@ class NativeConsumer(NativeClient):
         low, high = ctypes.c_int64(), ctypes.c_int64()
         topic = partition.topic.encode()
         if not self._connected:
-            # Half of the time is left for the request itself, which says what is wrong.
+            # Half of the time is left for the request itself, whose error tells what is wrong.
             timeout_s /= 2
             self.connect(timeout_s)
             self._connected = True
@@ -151,7 +151,7 @@ class NativeIntake:
     """An `Intake` of librdkafka's messages, which it holds until they are copied.
 
     Args:
-        queue: Where the messages come: all of them are of the range's partition.
+        queue: The queue with the messages, all of them of the range's partition.
         fetch_range: The range.
         schema: See `FetchConsumer.intake`.
         batch_bytes: See `FetchConsumer.intake`.
@@ -159,21 +159,21 @@ class NativeIntake:
     """
 
     def __init__(self, queue: int, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> None:
-        both = load_libraries()
-        self._ours = both.ours
+        libraries = load_libraries()
+        self._ours = libraries.ours
         self._pid = os.getpid()
         self._messages = (ctypes.c_void_p * rows)()
         self._state = IntakeStruct(
-            library=both.functions,
+            library=libraries.functions,
             queue=queue,
             messages=ctypes.addressof(self._messages),
             row_limit=rows,
             byte_limit=batch_bytes,
             newest_epoch=-1 if fetch_range.epoch is None else fetch_range.epoch,
-            key_sizes=both.key_sizes,
+            key_sizes=libraries.key_sizes,
         )
         partition = TopicPartition(fetch_range.topic, fetch_range.partition)
-        self._batches = NativeBatches(both.ours, self._state, partition, schema)
+        self._batches = NativeBatches(libraries.ours, self._state, partition, schema)
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""

@@ -1,7 +1,7 @@
-"""The native consumer of several partitions at a time, each with librdkafka's own queue of it.
+"""A native consumer that reads several partitions at the same time, each from librdkafka's queue for that partition.
 
-It is a class of its own because of librdkafka: a partition whose queue is forwarded by the application, if only to nowhere, is
-never again forwarded to the consumer's queue. An ordinary consumer would then find nothing.
+It is a separate class because of librdkafka: once the application has forwarded a partition's queue, even if only to nowhere,
+librdkafka never forwards it to the consumer's queue again. An ordinary consumer would then find no records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read_all(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Read ranges as `spark_groupsource.fetch.choice.fetch_shared` says.
+    """Read ranges with the native reader, as described in `spark_groupsource.fetch.choice.fetch_shared`.
 
     Raises:
         NativeUnavailable: This process cannot use the native reader.
@@ -31,12 +31,12 @@ def read_all(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[
 
 
 class NativeSharedConsumer(NativeConsumer):
-    """A consumer of librdkafka, as a `SharedConsumer`. It raises what a `NativeConsumer` raises."""
+    """A `SharedConsumer` that calls librdkafka's consumer directly. Its errors are those of `NativeConsumer`."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         super().__init__(client)
         self._queues: dict[TopicPartition, int] = {}
-        """The queues of the assigned partitions. They are asked for anew each time: a topic that is created again has others."""
+        """The queues of the assigned partitions. Each assignment asks for them again, because a recreated topic has new ones."""
 
     def assign_all(self, ranges: Sequence[FetchRange]) -> None:
         """See `SharedConsumer`."""
@@ -45,8 +45,8 @@ class NativeSharedConsumer(NativeConsumer):
         try:
             for fetch_range in ranges:
                 topic = fetch_range.topic.encode()
-                # Before `assign`, which would forward it to the consumer's queue: another partition's records would come there,
-                # and an intake does not compare the partition of a message.
+                # Ask for the queue before `assign`, which would forward it to the consumer's queue. Records of other partitions
+                # would come there as well, and an intake does not check the partition of a message.
                 self._queues[TopicPartition(fetch_range.topic, fetch_range.partition)] = self._own_queue(
                     topic, fetch_range.partition
                 )
@@ -62,7 +62,7 @@ class NativeSharedConsumer(NativeConsumer):
         return NativeIntake(queue, fetch_range, schema, batch_bytes, rows)
 
     def unassign(self) -> None:
-        """See `FetchConsumer`. The records that were fetched and not taken are freed."""
+        """See `FetchConsumer`. Records that were fetched but not taken are freed."""
         super().unassign()
         for queue in self._queues.values():
             self._free_records(queue)
@@ -81,7 +81,7 @@ class NativeSharedConsumer(NativeConsumer):
         return queue
 
     def _free_records(self, queue: int) -> None:
-        """Free what a partition has in its queue. librdkafka drops records of an assignment that is over by itself."""
+        """Free the records in a partition's queue. librdkafka itself drops the records that arrive after the assignment's end."""
         message = ctypes.c_void_p()
         while self._kafka.consume_batch_queue(queue, 0, ctypes.byref(message), 1) > 0:
             self._kafka.message_destroy(message)

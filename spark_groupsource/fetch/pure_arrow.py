@@ -1,4 +1,4 @@
-"""confluent-kafka's messages to an Arrow record batch."""
+"""Turns confluent-kafka's messages into Arrow record batches."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, as_type, column_names
 
 _headers_of = methodcaller("headers")
-"""Of a key that is not UTF-8 confluent-kafka 2.16 returns a broken list **and** sets an error. Python looks at both only where it
-calls through a function in C, as here: elsewhere the process would die of the list."""
+"""For a key that is not UTF-8, confluent-kafka 2.16 returns a broken list **and** sets an error. Python checks for both only if
+it calls through a function in C, as here. Otherwise the broken list would crash the process."""
 
 _TO_JAVA_TIMESTAMP_TYPE = -1
-"""In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
+"""In librdkafka, 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
 
 _NO_TIMESTAMP_MS = -1
-"""The time of a record without one, of Kafka's message format 0: as Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0."""
+"""The timestamp of a record that has none (message format 0), like Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0."""
 
 
 def size(message: Message) -> int:
-    """Return how many bytes the key and the value have."""
+    """Return the number of bytes in the key and the value."""
     return len(message.key() or b"") + len(message.value() or b"")
 
 
 def headers_size(message: Message) -> int:
-    """Return how many bytes the headers have; of their keys, the characters are counted."""
+    """Return the number of bytes in the headers, with one for each character of their keys."""
     return sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
 
 
@@ -64,7 +64,7 @@ def _time_ms(kind: int, time_ms: int) -> int:
 
 
 def _timestamps(times_ms: list[int]) -> pa.Array:
-    """Return the timestamps in µs. One that does not fit becomes the nearest that does."""
+    """Return the timestamps in µs. A timestamp that does not fit becomes the nearest one that does."""
     try:
         return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
     except pa.ArrowInvalid:
@@ -72,18 +72,18 @@ def _timestamps(times_ms: list[int]) -> pa.Array:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
-    """Return the headers in their order, duplicated keys included. If there are none, return None as Spark does.
+    """Return the headers in their order, including duplicate keys. If there are none, return None as Spark does.
 
     Raises:
-        SchemaError: A key is not UTF-8, which confluent-kafka cannot say. The native reader replaces what is not.
+        SchemaError: A key is not UTF-8, which confluent-kafka cannot return. The native reader replaces such bytes.
     """
     try:
         headers = _headers_of(message)
     except (SystemError, UnicodeDecodeError):
         raise SchemaError(
             f"{message.topic()}-{message.partition()}: the record at offset {message.offset()} has a header whose key is not "
-            "UTF-8. The pure reader cannot read such headers, and the native reader can: install the package with its native "
+            "UTF-8. The pure reader cannot read such headers, but the native reader can: install the package with its native "
             "library on the executors, or read without headers."
         ) from None
-    # The type also allows a dict, which only a message to be produced may have.
+    # The declared type also allows a dict, which occurs only in a message before it is produced.
     return cast("list[tuple[str, bytes | None]] | None", headers or None)

@@ -1,4 +1,4 @@
-"""The pure reader: Python over confluent-kafka. It works wherever confluent-kafka does."""
+"""The pure reader: reads with confluent-kafka's consumer, and works wherever confluent-kafka does."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
-    """Read a range as `spark_groupsource.fetch.choice.fetch` says."""
+    """Read a range with the pure reader, as described in `spark_groupsource.fetch.choice.fetch`."""
     return read_range(fetch_range, settings, PureConsumer)
 
 
 class PureConsumer:
-    """confluent-kafka's consumer, as a `FetchConsumer`.
+    """A `FetchConsumer` that wraps confluent-kafka's consumer.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -94,7 +94,7 @@ class PureConsumer:
         self.consumer.close()
 
     def abandon(self) -> None:
-        """See `FetchConsumer`. A reference that is never released keeps Python from freeing it, even at exit."""
+        """See `FetchConsumer`. A reference that is never released keeps Python from freeing the consumer, even at exit."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.consumer))
 
 
@@ -150,7 +150,7 @@ class _PureIntake:
     def _fetch(self, most: int, wait_s: float) -> None:
         fetched = self._consumer.consume(most, 0)
         if not fetched and wait_s > 0:
-            # One: `consume` waits until it has as many as it was asked for.
+            # Ask for one record only, because `consume` waits until it has as many as it was asked for.
             fetched = self._consumer.consume(1, wait_s)
         self._fetched.extend(fetched)
 

@@ -1,4 +1,4 @@
-"""What an error of librdkafka means for a task: wait, ask for the log's bounds again, or fail, and with which error."""
+"""Decides whether a task waits, asks for the log's bounds, or fails after an error of librdkafka, and with which error."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ BOUNDS_IN_DOUBT = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""The cluster does not know the partition, or the log does not have the offset. The bounds of the log show what is lost."""
+"""Errors for an unknown partition, or an offset that the log does not have. The log's bounds then show what is lost."""
 
 NO_SUCH_PARTITION = BOUNDS_IN_DOUBT - {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-"""The cluster does not know the partition."""
+"""Errors for a partition that the cluster does not know."""
 
 UNREADABLE_HEADERS = "headers cannot be read"
-"""What native/_intake.c says of a record whose headers librdkafka refuses. It takes 100,000 at most."""
+"""The text of native/_intake.c for a record whose headers librdkafka refuses, because there are more than 100,000."""
 
 _RESPONSE_LIMIT = "receive.message.max.bytes"
-"""What librdkafka's texts name when a response is too large."""
+"""Part of librdkafka's text for a response that is too large."""
 
 _LARGEST_RESPONSE = "..2147483647)"
-"""What such a text has if the limit is the highest there is: then it was no response."""
+"""Part of that text if the limit is already the highest possible one, so that the bytes received were not a response."""
 
 _OF_ZSTD = "(codec 0x4)"
-"""What its text of a batch that it cannot decompress has for zstd."""
+"""Part of librdkafka's text for a batch in zstd that it cannot decompress."""
 
 _WRONG_CHECKSUM = "failed CRC32"
-"""What its text of a batch whose checksum is wrong has. librdkafka returns no record of the batch, and continues at a wrong place
-after it: nothing that comes after this error may be read."""
+"""Part of librdkafka's text for a batch with a wrong checksum. It returns no record of the batch, and continues at a wrong offset
+after it, so nothing that comes after this error may be read."""
 
 _RUNBOOK = "pass over the batch (docs/operations.md, One record fails each time)"
-"""What to do about a batch that nothing can read."""
+"""What to do about a batch that no client can read."""
 
 _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _PASSING = _NO_BROKER | {
@@ -66,11 +66,12 @@ _PASSING = _NO_BROKER | {
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
-"""Errors that may pass. Every other error ends the task: some make librdkafka skip records, such as a wrong checksum."""
+"""Retriable errors. Every other error ends the task, because after some of them, such as a wrong checksum, librdkafka skips
+records."""
 
 
 def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
-    """Return the error to raise for `error`, or None if it may pass.
+    """Return the error to raise for `error`, or None if it is retriable.
 
     Args:
         error: The error of librdkafka.
@@ -94,12 +95,12 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
 
 
 def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> GroupKafkaError | None:
-    """Return the error to raise if a response was too large for the consumer's settings, None if there is no such error.
+    """Return the error to raise if a response was too large for the consumer's settings, else None.
 
-    librdkafka closes the connection then, and asks for the same again: waiting does not help.
+    In that case librdkafka closes the connection and repeats the same request, so waiting does not help.
 
     Args:
-        errors: What the consumer has reported by callback.
+        errors: The errors that the consumer has reported by callback.
         doing: See `refusal`.
     """
     large = (error for error in errors.values() if _RESPONSE_LIMIT in error.str() and login_trouble(error) is None)
@@ -107,19 +108,19 @@ def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> GroupKaf
 
 
 def _how_to_read_it(error: KafkaError) -> str:
-    """Return which setting reads what librdkafka did not, as a sentence; an empty text if it is no question of a setting."""
+    """Return advice about the setting with which librdkafka can read the records, or an empty text if there is none."""
     if error.code() == KafkaError._BAD_COMPRESSION and _OF_ZSTD in error.str():
         return (
-            "kafka.receive.message.max.bytes limits what a batch in zstd decompresses to: remove that option, or raise it. "
-            "Without it the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
+            "kafka.receive.message.max.bytes limits the decompressed size of a batch in zstd: remove that option, or raise it. "
+            "If it is not set, the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
         )
     if _RESPONSE_LIMIT in error.str() and _LARGEST_RESPONSE not in error.str():
-        return "Remove kafka.receive.message.max.bytes, or raise it: without it a response has the largest size that there is."
+        return "Remove kafka.receive.message.max.bytes, or raise it: without it, responses may have the largest possible size."
     if error.code() == KafkaError._BAD_MSG and _WRONG_CHECKSUM in error.str():
         return (
             "The batch is damaged, so none of its records was read. Restart the query. If it ends at this offset again, the "
-            "damage is on the leader's disk. Another replica may have the batch intact: make that broker the leader. If none has "
-            f"it, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
+            "damage is on the leader's disk. Another replica may have the batch intact: make that broker the leader. If no "
+            f"replica has it, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
         )
     if error.code() == KafkaError._BAD_MSG and UNREADABLE_HEADERS in error.str():
         return "Read without headers: remove includeHeaders, or headers from the schema."
@@ -131,14 +132,14 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
 
     Args:
         doing: What the task was doing; the text of the error begins with it.
-        timeout_ms: How long it waited, in ms.
+        timeout_ms: How long the task waited, in ms.
         last: The last error that librdkafka reported, if any.
         answers: Whether a broker has answered in this time.
     """
     reason = f" The last error: {last.name()}: {last.str()}." if last is not None else ""
     if answers:
         return BrokerError(
-            f"{doing}: no record and no progress for {timeout_ms} ms, though the partition's leader answers.{reason} "
+            f"{doing}: no record and no progress for {timeout_ms} ms, although the partition's leader answers.{reason} "
             "Check the broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If each restart ends at this "
             f"offset, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
         )
@@ -152,7 +153,7 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
 
 
 def throttled(doing: str, timeout_ms: int) -> BrokerError:
-    """Return the error for a wait of `timeout_ms` without progress, because of a quota.
+    """Return the error for a wait of `timeout_ms` without progress because of a quota.
 
     Args:
         doing: See `timed_out`.
@@ -166,6 +167,6 @@ def throttled(doing: str, timeout_ms: int) -> BrokerError:
 
 
 def most_specific(errors: Mapping[int, KafkaError]) -> KafkaError | None:
-    """Return the error with the most specific text, None if there is none. `All brokers down` only repeats the others."""
+    """Return the error with the most specific text, None if there is no error. `All brokers down` only repeats the others."""
     found = sorted(errors.values(), key=lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN)
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""How a task reads: the finished settings that travel from the driver to the executors."""
+"""The settings with which a task reads, as they travel from the driver to the executors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BATCH_ROWS = 10_000
 BATCH_BYTES = 7 * 1024 * 1024 // 8
 """The most bytes of keys, values and headers in one record batch, except for a single larger record.
 
-With its other columns such a batch has about 1 MiB. The JVM then finds most of it in the processor's caches, also when it shares
-the core with this process. glibc's allocator and Arrow's in the JVM reuse the same memory. The batch's 32-bit offsets cannot
-overflow: only a single record makes a larger batch, and Kafka has no record of 2 GiB.
+With its other columns such a batch has about 1 MiB. The JVM then finds most of it in the processor's caches, even when it shares
+the core with this process. glibc's allocator and Arrow's allocator in the JVM reuse the same memory. The batch's 32-bit offsets
+cannot overflow, because only a single record makes a larger batch, and Kafka has no record of 2 GiB.
 """
 
 BUFFER_BYTES = 64 * 1024 * 1024
@@ -26,13 +26,13 @@ BUFFER_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """How to read one range. It is pickled with the reader, and its repr shows no client setting.
+    """The settings for reading one range. They are pickled with the reader, and their repr shows no client setting.
 
     Args:
         client: All settings of the task's consumer in librdkafka's names, secrets included. `options.client_settings` merges
-            them on the driver. A task adds nothing that a user can set, but a shared one fetches less ahead, and waits less.
+            them on the driver. A task changes none of them, except that a shared task fetches less ahead and waits less.
         schema: The columns of the batches (arrow_schema.py). Nothing else of a record is copied.
-        fail_on_data_loss: True: lost records are an error. False: they are a warning, and the rest is read.
+        fail_on_data_loss: Whether lost records are an error. Otherwise they are a warning, and the rest is read.
         poll_timeout_ms: The longest wait for the next record, or for any progress, in ms.
         buffer_bytes: The most bytes of records in memory at a time, except for a single larger record.
     """

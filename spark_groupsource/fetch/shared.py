@@ -1,15 +1,15 @@
-"""Small ranges of several partitions in one pass of one consumer, which is assigned all of them.
+"""Reads small ranges of several partitions in one pass, with one consumer to which all of them are assigned.
 
-The pass takes only what needs no judgement: the records of each range, in the order of their offsets, from its partition's own
-queue. One of these shows that a range is at its end:
+The pass takes only records that leave no doubt: those of each range, in the order of their offsets, from the queue of the range's
+partition. Each of these shows that a range is complete:
 
 - the record before `end`, or a record at `end` or beyond, which is dropped;
 - the end of the partition, at `end` or beyond.
 
-Anything else leaves the rest of the range to the ordinary reader (reading.py), which then reads one range after the other. It
-knows all about losses, refusals and waiting. So these are left to it: a gap before the first record, which may be a loss; a range
-without a record; a record of a log that was cut off and has grown again; any error; silence. The consumer's position counts for
-nothing here: it may be that of an earlier assignment.
+In all other cases the rest of the range is left to the ordinary reader (reading.py), which reads one range after the other and
+handles losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without a
+record; a record of a log that was cut off and has grown again; any error; and silence. The consumer's position is not used here,
+because it may be that of an earlier assignment.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 log = logging.getLogger(__name__)
 
 TASK_SHARED_SILENCE_S = 2.0
-"""After so long without a record, a task that reads several partitions at a time goes on with one at a time, which finds out what
+"""How long a task that reads several partitions together waits without a record before it reads them one by one, which shows what
 is wrong. Leaders answer within ms; a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
 
 _AHEAD_BYTES = 64 * 1024
-"""The most bytes that one partition's response has, and that are fetched ahead of it, except for a single larger batch of a
-producer. A small range may stand before a long backlog, and each partition of a pass fetches ahead."""
+"""The most bytes of one partition in a response, and the most that are fetched ahead, except for a single larger batch of a
+producer. A small range may be followed by a long backlog, and every partition of a pass fetches ahead."""
 
 _LARGEST_BATCH = 1024 * 1024
-"""The largest batch of a producer that brokers take by default. A Fetch returns a whole batch at least."""
+"""The largest batch of a producer that brokers accept by default. A Fetch returns at least one whole batch."""
 
 _WAIT_MS = 2
-"""How long a Fetch waits at the end of the logs. The next pass waits for the Fetch that is on its way, and so do the records that
-come after those of a response. A pass ends within ms, so there are few of them."""
+"""How long a Fetch waits at the end of the logs. The next pass has to wait for the Fetch that is in progress, and so do records
+that arrive after a response. There are few of these, because a pass ends within ms."""
 
 
 def read_shared(
     ranges: Sequence[FetchRange], settings: FetchSettings, make: MakeShared, read_one: Reader
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges as `spark_groupsource.fetch.choice.fetch_shared` says.
+    """Read ranges in passes, as described in `spark_groupsource.fetch.choice.fetch_shared`.
 
     Args:
-        ranges: The ranges, each of another partition.
+        ranges: The ranges, of different partitions.
         settings: How to read.
-        make: Makes the consumer of all of them.
-        read_one: Reads what a pass has left.
+        make: Makes the consumer for all of them.
+        read_one: Reads the ranges that a pass has not finished.
     """
-    left: list[FetchRange] = []
+    unfinished: list[FetchRange] = []
     for portion in _portions(
         [fetch_range for fetch_range in ranges if fetch_range.start < fetch_range.end], settings.buffer_bytes
     ):
         one_pass = _Pass(portion, settings)
         yield from one_pass.batches(make)
-        left += one_pass.left
-    yield from read_one_by_one(left, settings, read_one)
+        unfinished += one_pass.unfinished
+    yield from read_one_by_one(unfinished, settings, read_one)
 
 
 def read_one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings, read_one: Reader) -> Iterator[pa.RecordBatch]:
@@ -75,7 +75,7 @@ def read_one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings, read_
 
 
 def for_passes(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a consumer for passes: those of the task's, but it fetches less ahead, and waits less."""
+    """Return the settings of a consumer for passes: the task's settings, except that it fetches less ahead and waits less."""
     most = {
         "max.partition.fetch.bytes": _AHEAD_BYTES,
         "queued.max.messages.kbytes": _AHEAD_BYTES // 1024,
@@ -85,13 +85,13 @@ def for_passes(client: Mapping[str, str]) -> dict[str, str]:
 
 
 def _portions(ranges: Sequence[FetchRange], buffer_bytes: int) -> list[Sequence[FetchRange]]:
-    """Return the ranges of each pass. All of them may have their largest batch in memory at a time."""
+    """Return the ranges of each pass, so few that each may have its largest batch in memory at the same time."""
     most = max(1, buffer_bytes // _LARGEST_BATCH)
     return [ranges[first : first + most] for first in range(0, len(ranges), most)]
 
 
 class _Pass:
-    """One assignment of several partitions."""
+    """Reads several ranges with one assignment."""
 
     def __init__(self, ranges: Sequence[FetchRange], settings: FetchSettings) -> None:
         self._ranges = ranges
@@ -99,56 +99,56 @@ class _Pass:
         self._has_not_null = has_not_null(settings.schema)
         self._together = _Together(settings.batch_bytes)
         self._overdue_at = 0.0
-        """Until when it waits for brokers that throttle its consumer, unless there is progress."""
+        """How long the pass waits for brokers that throttle its consumer, unless there is progress."""
         self._silent_at = 0.0
-        """When it has been silent for too long, unless there is progress."""
+        """When the silence will have lasted for too long, unless there is progress."""
         self._silent = False
-        """Whether it has been. Then nothing is waited for any more: of each range, what is there is taken."""
-        self.left: list[FetchRange] = []
+        """Whether the silence has lasted for too long. Then the pass takes what is already there, and waits for nothing more."""
+        self.unfinished: list[FetchRange] = []
         """What the ordinary reader has to read."""
 
     def batches(self, make: MakeShared) -> Iterator[pa.RecordBatch]:
-        """Yield the records that the pass finds; `left` has the rest afterwards."""
+        """Yield the records that the pass finds; `unfinished` has the rest afterwards."""
         with borrowed(make, for_passes(self._settings.client)) as consumer:
-            # Serve the callbacks here, since nothing polls this consumer: its records come from the partitions' own queues.
+            # Serve the callbacks here, because this consumer is never polled: its records come from the partitions' own queues.
             consumer.serve()
             try:
                 consumer.assign_all(self._ranges)
             except KafkaException as refused:
-                log.info("Several partitions cannot be assigned at a time, so they are read one by one: %s", refused.args[0])
-                self.left = list(self._ranges)
+                log.info("Several partitions cannot be assigned together, so they are read one by one: %s", refused.args[0])
+                self.unfinished = list(self._ranges)
                 return
             self._progress()
             for fetch_range in self._ranges:
                 yield from self._full_batches(consumer, fetch_range)
             consumer.serve()
-        # The consumer has been given back: however long Spark takes over the last batch, no Fetch is sent that nobody needs.
+        # The consumer has been given back, so that no unneeded Fetch is sent while Spark works on the last batch.
         if (batch := self._together.batch()) is not None:
             yield batch
 
     def _full_batches(self, consumer: SharedConsumer, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
-        """Take one range in, and yield each batch that is full by that."""
+        """Take in one range, and yield each batch that becomes full."""
         rows = min(fetch_range.end - fetch_range.start, BATCH_ROWS)
         intake = consumer.own_intake(fetch_range, self._settings.schema, self._settings.batch_bytes, rows)
         try:
             for batch in self._batches_of(consumer, intake, fetch_range):
                 if (full := self._together.add(batch)) is not None:
                     yield full
-                    # The time that Spark took over the batch does not count.
+                    # The time that Spark spends on the batch does not count.
                     self._progress()
         finally:
             intake.close()
 
     def _batches_of(self, consumer: SharedConsumer, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one range, as far as they are sure; note what is left of it."""
+        """Yield the records of one range as long as there is no doubt, and note what is left of it."""
         done = fetch_range.start
         while done < fetch_range.end:
             taken = intake.take(done, fetch_range.end, self._wait_s())
             if taken.first is not None:
                 if done == fetch_range.start < taken.first:
-                    # The gap may be a loss, which only the ordinary reader finds out. What was taken in is dropped: that reader
-                    # begins at the start, so these rows would be there twice.
-                    self.left.append(fetch_range)
+                    # The gap may be a loss, which only the ordinary reader can find out. The rows taken in are dropped, because
+                    # that reader begins at the start, and the rows would be duplicated.
+                    self.unfinished.append(fetch_range)
                     return
                 done = taken.next
                 self._progress()
@@ -156,7 +156,7 @@ class _Pass:
                 yield batch
             elif taken.event is not None:
                 ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= fetch_range.end
-                # At the end without a record: they may have been deleted, so this is a gap at the start as above.
+                # An end without a record is a gap at the start, as above: the records may have been deleted.
                 if not ended or done == fetch_range.start:
                     break
                 done = fetch_range.end
@@ -165,7 +165,7 @@ class _Pass:
         if (batch := self._batch(intake, fetch_range, done)) is not None:
             yield batch
         if done < fetch_range.end:
-            self.left.append(replace(fetch_range, start=done))
+            self.unfinished.append(replace(fetch_range, start=done))
 
     def _batch(self, intake: Intake, fetch_range: FetchRange, done: int) -> pa.RecordBatch | None:
         batch = intake.batch()
@@ -189,7 +189,7 @@ class _Pass:
 
 
 class _Together:
-    """Small batches that become one: Spark takes some ms for each that it gets.
+    """Combines small batches into larger ones, because Spark spends some ms on each batch.
 
     Args:
         batch_bytes: The most bytes of a batch.
@@ -202,8 +202,8 @@ class _Together:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Add a batch. Return those before it as one, if it does not fit to them."""
-        # Not `nbytes`, which takes as long as reading the range.
+        """Add a batch. If it does not fit to the earlier ones, return these combined into one."""
+        # Do not use `nbytes` here: it takes as long as reading the range.
         full, size = None, batch.get_total_buffer_size()
         if self._rows + batch.num_rows > BATCH_ROWS or self._bytes + size > self._batch_bytes:
             full = self.batch()
@@ -213,7 +213,7 @@ class _Together:
         return full
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return all batches as one, None if there are none, and begin the next one."""
+        """Return the collected batches as one, None if there are none, and begin the next one."""
         batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
         if len(batches) < 2:
             return batches[0] if batches else None

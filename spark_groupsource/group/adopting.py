@@ -1,6 +1,6 @@
-"""The acquired partitions until they are adopted: when each is tried, how long it may fail, and which record to write.
+"""Takes acquired partitions to their adoption: when to try each, how long it may fail, and which record to write.
 
-The brokers are asked first (survey.py). The ledger writes the records. A partition of a deleted topic waits, without an end.
+The brokers are asked first (survey.py). The ledger writes the records. A partition of a deleted topic waits without a time limit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from spark_groupsource.patience import Failures
 log = logging.getLogger(__name__)
 
 LOOK_FOR_DELETED_EVERY_S = 1.0
-"""How often it is checked whether the topic of a partition that was deleted is there again."""
+"""How often to check whether a deleted topic has been created again."""
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
-"""Returns what the group holds for partitions."""
+"""Returns what the group has committed for partitions."""
 
 
 class Adopting:
-    """The partitions that are still to be adopted. Used on the consumer's thread."""
+    """Keeps track of the partitions that are not adopted yet. Used on the consumer's thread."""
 
     def __init__(self, survey: Survey, *, fail_on_data_loss: bool, patience_s: float, clock: Callable[[], float]) -> None:
         """Begin without a partition.
@@ -35,26 +35,26 @@ class Adopting:
         Args:
             survey: asks the brokers.
             fail_on_data_loss: whether a topic that was created again is an error, or is read from its beginning.
-            patience_s: how many seconds passing errors may delay a partition. Each has its own time.
+            patience_s: how many seconds retriable errors may delay a partition, counted for each partition.
             clock: returns seconds, monotonic.
         """
         self._survey = survey
         self._fail_on_data_loss = fail_on_data_loss
         self._failures: Failures[TopicPartition] = Failures(patience_s, clock=clock)
         self._tried: frozenset[TopicPartition] = frozenset()
-        """The partitions that are tried now. An error counts for these."""
+        """The partitions of the current attempt, to which an error applies."""
         self._partitions: set[TopicPartition] = set()
         self._deleted: set[TopicPartition] = set()
-        """Those of them whose topic does not exist. No time runs for these."""
+        """The partitions whose topic does not exist. Their patience does not run."""
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """The partitions that are still to be adopted."""
+        """The partitions that are not adopted yet."""
         return self._partitions
 
     @property
     def undecided(self) -> bool:
-        """Whether the brokers have not answered yet for some partition, not even with an error."""
+        """Whether some partition still has no answer from the brokers, not even an error."""
         return bool(self._survey.unanswered)
 
     @property
@@ -63,59 +63,59 @@ class Adopting:
         return self._partitions <= self._deleted
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin with partitions that the group has just assigned."""
+        """Begin to adopt partitions that the group has just assigned."""
         self._partitions.update(partitions)
         self._survey.acquired(partitions)
 
     def wait_for_topics(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin anew with partitions whose topic was deleted: until the group asks them back, or the topic is created again."""
+        """Start over with partitions of a deleted topic. They wait until it is created again, or the group revokes them."""
         self._partitions.update(partitions)
         self._deleted.update(partitions)
         self._failures.put_off(partitions, LOOK_FOR_DELETED_EVERY_S)
 
     def adopted(self, partitions: Collection[TopicPartition]) -> None:
-        """Note that these have a record of this member."""
+        """Note that this member has written the records of these partitions."""
         self._partitions.difference_update(partitions)
         self._failures.forget(partitions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget partitions that this member has no longer. What the brokers answer for them later does not count."""
+        """Forget partitions that this member no longer has. Answers that still come for them are ignored."""
         self.adopted(partitions)
         self._deleted.difference_update(partitions)
         self._survey.forget(partitions)
 
     def ask(self, stream: Stream, fetch: Fetch, *, draining: Collection[TopicPartition]) -> None:
-        """Ask the brokers about the partitions whose time has come.
+        """Ask the brokers about the partitions that are due for an attempt.
 
         Args:
-            stream: what the stream knows of itself.
-            fetch: returns what the group holds.
-            draining: partitions that the group has asked back. They are not adopted any more.
+            stream: the stream as its checkpoint describes it.
+            fetch: returns what the group has committed.
+            draining: partitions that the group has revoked. They are no longer adopted.
 
         Raises:
-            GroupKafkaError: the coordinator does not say what the group holds.
+            GroupKafkaError: the group's commits cannot be fetched from the coordinator.
         """
         due = self._failures.due(self._partitions.difference(self._survey.asked, draining))
         if not due:
             return
         self._tried = frozenset(due)
         commits = fetch(due)
-        # What has failed before is asked about apart: a leader that does not answer would delay all the others.
-        again = self._failures.failing(due)
-        for part in (due - again, again):
+        # Partitions that have failed before get a question of their own: a leader that does not answer would delay the others.
+        failing = self._failures.failing(due)
+        for part in (due - failing, failing):
             self._survey.ask(stream, {partition: commits[partition] for partition in part})
 
     def answers(self, stream: Stream, *, draining: Collection[TopicPartition]) -> Iterator[BrokersAnswer]:
         """Yield what the brokers have answered for partitions that can be adopted now.
 
         Args:
-            stream: what the stream knows of itself.
+            stream: the stream as its checkpoint describes it.
             draining: as in `ask`.
 
         Raises:
             BrokerUnavailable: a leader has not answered for longer than the patience.
             DataLossError: a topic was deleted and created again, and that is an error.
-            GroupKafkaError: what a question failed with.
+            GroupKafkaError: a question failed with it.
         """
         for partitions, answer in self._survey.answers(stream):
             self._tried = partitions
@@ -128,34 +128,34 @@ class Adopting:
             yield found
 
     def try_again(self, error: GroupKafkaError, *, passing: bool = False) -> bool:
-        """Note that the partitions that are tried now have failed.
+        """Note that the current attempt has failed, and decide whether to try its partitions again.
 
         Args:
-            error: why.
-            passing: whether the error passes here, although it mostly does not.
+            error: the reason.
+            passing: whether the error is retriable here, although it usually is not.
 
         Returns:
-            Whether they are tried again: the error passes, and has not lasted for longer than the patience.
+            Whether to try again: the error is retriable, and has not lasted for longer than the patience.
         """
         failed = self._tried & self._partitions
         self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
-        # The group asks a deleted topic back, or the topic is created again.
+        # A deleted topic does not end the query: the group will revoke its partitions, or the topic is created again.
         passing = passing or error.passing or isinstance(error, TopicNotFound)
         if at_end or not passing:
             return False
-        log.info("the adoption of %d partitions failed and is tried again: %s", len(failed), error)
+        log.info("adopting %d partitions failed and will be tried again: %s", len(failed), error)
         return True
 
     def _note_unknown(self, found: BrokersAnswer) -> None:
         """Note which partitions cannot be adopted now."""
         unknown = set(found.unknown)
-        new = unknown - self._failures.failing(unknown)
-        if new:
+        newly_unknown = unknown - self._failures.failing(unknown)
+        if newly_unknown:
             log.info(
-                "%d partitions are not adopted yet, because their leader is silent or their topic is deleted: %s",
-                len(new),
-                listed(sorted(new)),
+                "%d partitions are not adopted yet, because their leader does not answer or their topic was deleted: %s",
+                len(newly_unknown),
+                listed(sorted(newly_unknown)),
             )
         self._deleted -= found.commits.keys() | unknown
         self._deleted |= found.deleted
@@ -163,8 +163,8 @@ class Adopting:
         silent = self._failures.failed(unknown - found.deleted)
         if silent:
             raise BrokerUnavailable(
-                f"Where {min(silent)} begins is not known: its leader has not answered within assignmentTimeout. Check that its "
-                "broker is up and can be reached from this driver."
+                f"The leader of {min(silent)} has not answered within assignmentTimeout, so it is not known where this partition "
+                "begins. Check that its broker is up and can be reached from this driver."
             )
 
 
@@ -175,8 +175,8 @@ def adopted_records(
 
     Args:
         stream: the stream that adopts.
-        found: what the brokers have answered.
-        done: what the group's records show as done.
+        found: the brokers' answers.
+        done: the plans that the group's records show as done.
         cluster_id: as in `rules.adopt`.
         member: as in `rules.adopt`.
     """
@@ -187,7 +187,7 @@ def adopted_records(
             commit,
             starting_offset=found.starting.get(partition, 0),
             done=done,
-            topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds out
+            topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds the id
             cluster_id=cluster_id,
             member=member,
         )

@@ -1,4 +1,4 @@
-"""What the group has given to this member."""
+"""The partitions that the group has assigned to this member, with the generation and the member's id."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from spark_groupsource.partition import TopicPartition
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the group has given to this member. Never edited: a new one replaces it."""
+    """The partitions that the group has assigned to this member. Never edited: a new value replaces it."""
 
     partitions: frozenset[TopicPartition] = frozenset()
-    """Every partition that this member has, the draining ones included."""
+    """Every partition that this member has, including the draining ones."""
     draining: frozenset[TopicPartition] = frozenset()
-    """Those of `partitions` that the group has asked back."""
+    """The partitions among them that the group has revoked, and that this member has not released yet."""
     generation: int = -1
     """The generation (classic) or the member epoch (KIP-848); -1 before the first assignment."""
     member_id: str = ""

@@ -1,6 +1,6 @@
-"""What the brokers answer before a partition can be adopted: where it starts, and whether its topic was created again.
+"""Asks the brokers where a partition starts and whether its topic was created again, before the partition is adopted.
 
-`ask_brokers` runs on a thread of survey.Survey. The rules that decide from the answers are in handoff/rules.py.
+`ask_brokers` runs on a thread of survey.Survey. The rules that use the answers are in handoff/rules.py.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BrokersAnswer:
-    """What was found out about partitions that are to be adopted."""
+    """The brokers' answers about partitions that will be adopted."""
 
     commits: Mapping[TopicPartition, GroupCommit]
-    """What the group holds for each partition that can be adopted now."""
+    """What the group has committed for each partition that can be adopted now."""
     starting: Mapping[TopicPartition, int]
     """Where to start (inclusive) in partitions without a commit, and in topics that were created again."""
     topic_ids: Mapping[str, str | None]
@@ -34,11 +34,11 @@ class BrokersAnswer:
 
     @property
     def deleted(self) -> frozenset[TopicPartition]:
-        """The unknown partitions whose topic was deleted. Of the others the leader does not answer."""
+        """The unknown partitions whose topic was deleted. The leaders of the others do not answer."""
         return frozenset(partition for partition in self.unknown if self.topic_ids.get(partition.topic, "") is None)
 
     def only(self, partitions: Collection[TopicPartition]) -> BrokersAnswer:
-        """Return what was found out about these partitions."""
+        """Return the part of the answer that concerns these partitions."""
         return replace(
             self,
             commits={partition: commit for partition, commit in self.commits.items() if partition in partitions},
@@ -55,31 +55,33 @@ def ask_brokers(
     topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
     log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
 ) -> BrokersAnswer:
-    """Ask the brokers what the adoption of these partitions needs to know.
+    """Ask the brokers everything that the adoption of these partitions depends on.
 
     Args:
         stream: the stream that adopts.
-        commits: what the group holds for each partition.
+        commits: what the group has committed for each partition.
         starting_offsets: returns where to start in partitions without a commit (inclusive). Partitions whose leader does
             not answer are left out.
-        topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones: `None` if not known.
+        topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones (`None` if not known).
         log_starts: returns where logs start (inclusive). Partitions whose leader does not answer are left out.
 
     Raises:
         GroupKafkaError: see topics.Topics.
     """
     ids = topic_ids(_expected_ids(stream, commits))
-    anew = {partition for partition, commit in commits.items() if recreated(stream, partition, commit, ids.get(partition.topic))}
-    unrecorded = {partition for partition, commit in commits.items() if commit is None} - stream.ranges.keys() - anew
+    starting_over = {
+        partition for partition, commit in commits.items() if recreated(stream, partition, commit, ids.get(partition.topic))
+    }
+    unrecorded = {partition for partition, commit in commits.items() if commit is None} - stream.ranges.keys() - starting_over
     starting = {
         **(starting_offsets(unrecorded) if unrecorded else {}),
-        **(log_starts(anew) if anew else {}),
+        **(log_starts(starting_over) if starting_over else {}),
     }
     deleted = {partition for partition in commits if ids.get(partition.topic, "") is None}
-    unknown = ((unrecorded | anew) - starting.keys()) | deleted
+    unknown = ((unrecorded | starting_over) - starting.keys()) | deleted
     losses = [
         commit_loss(stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
-        for partition in sorted(anew - unknown)
+        for partition in sorted(starting_over - unknown)
     ]
     known = {partition: commit for partition, commit in commits.items() if partition not in unknown}
     return BrokersAnswer(known, starting, ids, unknown, losses)
@@ -94,11 +96,11 @@ def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 
 
 def warn_of_another_cluster(commits: Mapping[TopicPartition, GroupCommit]) -> None:
-    """Log that the group was moved here with its offsets, if it was."""
+    """Warn if the group's offsets were copied from another cluster."""
     copied = [partition for partition, commit in commits.items() if isinstance(commit, Foreign) and commit.cluster_id]
     if copied:
         log.warning(
-            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query goes on at their offsets, "
+            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query continues at their offsets, "
             "and forgets which ranges were claimed there. Records of those ranges may be duplicated",
             len(copied),
             min(copied),

@@ -1,6 +1,7 @@
-"""Which report that a plan is durable is believed, and what is then still to be closed.
+"""Decides which reports of a durable plan count, and keeps track of the claims that are then left to close.
 
-Reports come on another thread: late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing at once").
+Reports come from another thread. They may come late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
+at once").
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ CLOSE_AGAIN_AFTER_S = 1.0
 """Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
 Report = tuple[str, int]
-"""A stream, and a plan of it that Spark is said to have in its commit log."""
+"""A stream, and the plan of it that is reported to be in Spark's commit log."""
 
 
 def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool:
-    """Return whether a report says that the newest claimed plan is durable, and the stream does not know that yet.
+    """Return whether a report proves that the newest claimed plan is durable, which is news for the stream.
 
-    A report of an earlier plan comes late, and closes nothing more. Any other is of another stream, or of another copy of the
-    checkpoint. Believed, it would close claims whose rows no sink has: they would be lost.
+    A report of an earlier plan is late, and closes nothing more. Any other report comes from another stream, or from another copy
+    of the checkpoint. If such a report counted, it would close claims whose rows are in no sink, and the rows would be lost.
 
     Args:
         report: the newest report.
-        stream: what the stream knows of itself.
-        claimed: the newest plan of which all claims are made. `None` while they are being made.
+        stream: the stream as its checkpoint describes it.
+        claimed: the newest plan whose claims are all made. `None` while they are being made.
     """
     return claimed is not None and report == (stream.name, claimed) and claimed > stream.durable
 
 
 class Closing:
-    """The newest plan's claims, from the commit that makes them until they are closed.
+    """Follows the newest plan's claims from the commit that makes them until they are closed.
 
     Used on the consumer's thread. Any thread may call `report` and read `closed`.
     """
@@ -50,27 +51,27 @@ class Closing:
         self._report: Report | None = None
         """The newest report. Another thread replaces it."""
         self._unclosed = False
-        """Whether a report was believed, and the claims of its plan are still to be closed."""
+        """Whether a plan was reported as durable, and its claims are not closed yet."""
         self.unclosable: Collection[TopicPartition] = frozenset()
-        """Partitions of deleted topics, in which claims of a durable plan stay open: nobody can write their records."""
+        """Partitions of deleted topics. Claims of a durable plan stay open there, because no record can be written for them."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable."""
 
     def report(self, stream: str, plan: int) -> None:
-        """Note a report; `believe` looks at it."""
+        """Note a report for the next `believe`."""
         self._report = (stream, plan)
 
     def claiming(self) -> None:
-        """Believe nothing until `claimed`: the newest plan is being claimed."""
+        """Ignore reports until `claimed`, because the newest plan is being claimed."""
         self._claimed = None
 
     def claimed(self, plan: int) -> None:
-        """Note that all claims of a plan are made. What came before is not a report of it: its tasks had not begun."""
+        """Note that all claims of a plan are made. An earlier report cannot be about it, because its tasks had not begun."""
         self._claimed, self._report, self._unclosed = plan, None, False
         self.unclosable = frozenset()
 
     def believe(self, stream: Stream) -> Stream:
-        """Return what the stream knows of itself after the newest report: the claimed plan is durable, or nothing new."""
+        """Return the stream after the newest report: with the claimed plan as durable if the report counts, else unchanged."""
         if self._claimed is None or not believed(self._report, stream, self._claimed):
             return stream
         self._unclosed = True
@@ -78,19 +79,19 @@ class Closing:
         return replace(stream, durable=self._claimed)
 
     def is_open(self, stream: Stream) -> bool:
-        """Whether this run has made all claims of the stream's newest plan, and does not know yet whether it is durable."""
+        """Whether this run has made all claims of the stream's newest plan, which is not known to be durable yet."""
         return self._claimed == stream.logged > stream.durable
 
     @property
     def due(self) -> bool:
-        """Whether claims are to be closed, and it is time for an attempt."""
+        """Whether there are claims to close, and it is time for an attempt."""
         return self._unclosed and self._retries.due
 
     def failed(self, *, passing: bool) -> None:
-        """Note that they could not be closed. They are tried again if that passes, or else left to the next commit."""
+        """Note that the claims could not be closed. Try again after a retriable error, else leave them to the next commit."""
         self._unclosed = passing
         self._retries.failed()
 
     def succeeded(self, plan: int, unclosable: Collection[TopicPartition]) -> None:
-        """Note that the claims of `plan` are closed, but for these partitions."""
+        """Note that the claims of `plan` are closed, except in these partitions."""
         self._unclosed, self.unclosable, self.closed = False, unclosable, plan

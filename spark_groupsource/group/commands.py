@@ -1,7 +1,7 @@
-"""Steps that other threads have the consumer's thread run.
+"""Lets other threads run steps on the consumer's thread.
 
-A `SimpleQueue` carries each step and its reply. Its lock, unlike that of a Future or an Event, cannot be held by the very thread
-that a signal handler interrupts.
+A `SimpleQueue` carries each step and its reply. Unlike the lock of a Future or an Event, its lock cannot be held by the very
+thread that a signal handler interrupts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Command:
-    """One step, and where its outcome arrives."""
+    """One step to run, and the queue in which its outcome arrives."""
 
     run: Callable[[], Any]
     reply: SimpleQueue[tuple[bool, Any]] = field(default_factory=SimpleQueue)
@@ -22,29 +22,29 @@ class Command:
 
 
 class Commands:
-    """The queue between the threads: any thread may `put` and `wake`, the consumer's thread does the rest."""
+    """Queues steps between the threads: any thread may `put` and `wake`, and the consumer's thread calls the rest."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Command | None] = SimpleQueue()
 
     def put(self, run: Callable[[], Any]) -> Command:
-        """Queue a step, and return it with its reply to come."""
+        """Queue a step, and return the command that will have its reply."""
         command = Command(run)
         self._queue.put(command)
         return command
 
     def wake(self) -> None:
-        """End a `serve` that waits."""
+        """End a `serve` that is waiting for a step."""
         self._queue.put(None)
 
     def serve(self, timeout_s: float) -> None:
-        """Run the steps that are queued; wait at most `timeout_s` seconds for the first."""
+        """Run the queued steps, after waiting at most `timeout_s` seconds for the first one."""
         try:
             command = self._queue.get(timeout=timeout_s)
             while command is not None:
                 try:
                     command.reply.put((True, command.run()))
-                except Exception as error:  # noqa: BLE001 -- it is the caller's, on the other thread
+                except Exception as error:  # noqa: BLE001 -- the caller on the other thread raises it
                     command.reply.put((False, error))
                 command = self._queue.get_nowait()
         except Empty:

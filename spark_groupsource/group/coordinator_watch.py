@@ -1,8 +1,8 @@
-"""Compares what the coordinator has assigned to this member with what it has, and has it join again if they differ for long.
+"""Compares this member's partitions with the coordinator's assignment, and makes it rejoin if the two differ for too long.
 
-A thread of its own asks, because a coordinator may not answer for a long time. The question is asked in a child process
-(brokers/group_admin_process.py), which is started when it is first asked: a query that runs for less than half a minute does
-without it.
+The comparison has a thread of its own, because a coordinator may not answer for a long time. The question is asked in a child
+process (brokers/group_admin_process.py), which starts with the first question: a query that runs for less than half a minute
+needs none.
 """
 
 from __future__ import annotations
@@ -24,62 +24,62 @@ from spark_groupsource.partition import TopicPartition, listed
 log = logging.getLogger(__name__)
 
 COMPARE_EVERY_S = 30.0
-"""How often the coordinator is asked what it has assigned to this member. With `DISAGREES_S` that is less than a minute."""
+"""How often to ask the coordinator for this member's assignment. Together with `DISAGREES_S` that is less than a minute."""
 
 COMPARE_AGAIN_S = 5.0
-"""The same while the two disagree, and the wait after a request that timed out: librdkafka first connects again."""
+"""How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out,
+because librdkafka first has to reconnect."""
 
 WATCH_STEP_S = 0.5
-"""How often the thread that asks looks whether the member has left, or a request has timed out."""
+"""How often the comparing thread checks whether the member has left, or a request has timed out."""
 
 _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 
 
 DISAGREES_S = 20.0
-"""How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end that, and brokers want
-one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
+"""How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end the disagreement, and
+brokers demand one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
 
 
 def kept(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
-    """Return what the member has and is not to have: a revocation was forgotten, or is under way."""
+    """Return the partitions that the member has but should give back, because a revocation was lost or is on its way."""
     return own.partitions - (member.target or frozenset())
 
 
 def missing(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
-    """Return what is assigned to the member and stays so, and it does not have: a gain was forgotten, or is under way."""
+    """Return the partitions that the member should have but does not, because their assignment was lost or is on its way."""
     return (member.partitions & (member.target or frozenset())) - own.partitions
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """In which partitions the coordinator and this member disagree, and since when. Never edited: `after` returns the next.
+    """The partitions about which the coordinator and this member disagree, and since when. `after` returns the next value.
 
-    Under KIP-848 the coordinator says only once, in the answer to a heartbeat, which partitions a member has to give back or may
-    take. If that answer is lost, librdkafka does not ask again (docs/design.md), and the two disagree until the member is
-    expelled.
+    Under KIP-848 the coordinator tells a member only once, in the answer to a heartbeat, what to give back or take. If that
+    answer is lost, librdkafka does not ask again (docs/design.md), and the two disagree until the member is expelled.
 
-    A rebalance that goes on is no disagreement. What is assigned to a member and stays so is what it may have: nothing that
-    another member has to give back first. What it has and is not to have, it gives back when it learns of that. So the two differ
-    only while an answer is under way, or while this member drains.
+    A rebalance in progress is no disagreement. A partition that the member should have is both assigned to it and in its target,
+    so no other member has to release it first. A partition that it should give back is released as soon as the member is told.
+    So the two differ only while an answer is on its way, or while this member drains.
     """
 
     since: Mapping[TopicPartition, float] = field(default_factory=lambda: MappingProxyType({}))
-    """When each of these partitions was first found with one of the two and not with the other."""
+    """When each of these partitions was first seen on only one of the two sides."""
     mended: int = 0
-    """How often the member has joined again for it. Each time in a row takes twice the patience, if that does not help."""
+    """How often in a row the member has rejoined because of this disagreement. Each time doubles the patience."""
 
     @property
     def patience_s(self) -> float:
-        """How long the two have to disagree before the member joins again."""
+        """How long the two have to disagree before the member rejoins."""
         return DISAGREES_S * float(2**self.mended)
 
     def after(self, own: Assignment, member: GroupMember | None, now: float) -> Disagreement:
-        """Return what is known after one more answer of the coordinator.
+        """Return the disagreement after another answer of the coordinator.
 
         Args:
-            own: what this member has, before the question and after the answer alike.
-            member: this member by the coordinator's word. `None` if the group does not have it, which librdkafka notices by
-                itself.
+            own: this member's assignment, which was the same before the question and after the answer.
+            member: this member as the coordinator describes it. `None` if the group does not have the member, which librdkafka
+                notices by itself.
             now: seconds, monotonic.
         """
         if member is None or member.target is None or own.draining:
@@ -87,15 +87,15 @@ class Disagreement:
         differing = kept(own, member) | missing(own, member)
         if not differing:
             return Disagreement()
-        since = {partition: self.since.get(partition, now) for partition in differing}
-        return Disagreement(MappingProxyType(since), self.mended)
+        first_seen = {partition: self.since.get(partition, now) for partition in differing}
+        return Disagreement(MappingProxyType(first_seen), self.mended)
 
     def lasting(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions in which the two have disagreed for longer than a rebalance may take."""
-        return frozenset(partition for partition, since in self.since.items() if now - since >= self.patience_s)
+        """Return the partitions about which the two have disagreed for longer than a rebalance may take."""
+        return frozenset(partition for partition, first_seen in self.since.items() if now - first_seen >= self.patience_s)
 
     def mend(self) -> Disagreement:
-        """Return what is known when the member joins again for it."""
+        """Return the disagreement at the moment when the member rejoins: no partition yet, and more patience."""
         return Disagreement(mended=self.mended + 1)
 
 
@@ -103,20 +103,20 @@ class Coordinator(Protocol):
     """Asks the coordinator (`group_admin_process.GroupAdminProcess`). One thread uses it."""
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return the member with what the coordinator has assigned to it. Raises GroupKafkaError."""
+        """Return the member with the partitions that the coordinator has assigned to it. Raises GroupKafkaError."""
 
     def close(self) -> None:
-        """Give up what the question needs."""
+        """Release what is needed to ask."""
 
 
 def watch(member: Member, group_id: str, coordinator: Coordinator) -> None:
-    """Compare the two until the member leaves the group, on a thread of its own; return at once."""
+    """Start a thread that compares the two until the member leaves the group."""
     comparing = CoordinatorWatch(member, group_id, coordinator)
     threading.Thread(target=comparing.run, name="groupkafka-compare", daemon=True).start()
 
 
 class CoordinatorWatch:
-    """The comparison of one membership. Used by its thread alone."""
+    """Compares one member with its coordinator. Used only by the comparing thread."""
 
     def __init__(
         self,
@@ -127,14 +127,14 @@ class CoordinatorWatch:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Begin without a difference. Nothing is asked yet.
+        """Begin without a disagreement. Nothing is asked yet.
 
         Args:
             member: the member.
             group_id: its group.
-            coordinator: asks for what is assigned to it.
+            coordinator: asks the coordinator for the member's assignment.
             clock: returns seconds, monotonic.
-            sleep: waits for so many seconds.
+            sleep: waits for a number of seconds.
         """
         self._member = member
         self._group_id = group_id
@@ -158,12 +158,12 @@ class CoordinatorWatch:
                     due_at = self._clock() + (COMPARE_AGAIN_S if self._disagreement.since else COMPARE_EVERY_S)
                 self._sleep(WATCH_STEP_S)
         except Exception:
-            log.exception("comparing this driver's assignment with the coordinator's ended")
+            log.exception("comparing this driver's assignment with the coordinator's ended with an unexpected error")
         finally:
             self._coordinator.close()
 
     def compare(self) -> None:
-        """Ask once, and have the member join again if the two have differed for too long."""
+        """Ask once, and make the member rejoin if the two have differed for too long."""
         own = self._member.assignment
         member = self._asked(own)
         if self._member.assignment != own:
@@ -171,9 +171,9 @@ class CoordinatorWatch:
         now = self._clock()
         self._disagreement = self._disagreement.after(own, member, now)
         if member is not None and (lasting := self._disagreement.lasting(now)):
-            since = min(self._disagreement.since[partition] for partition in lasting)
+            began = min(self._disagreement.since[partition] for partition in lasting)
             self._disagreement = self._disagreement.mend()
-            self._member.rejoin(own, sentence(kept(own, member) & lasting, missing(own, member) & lasting, now - since))
+            self._member.rejoin(own, sentence(kept(own, member) & lasting, missing(own, member) & lasting, now - began))
 
     def _asked(self, own: Assignment) -> GroupMember | None:
         if not own.member_id or own.draining or self._member.state is not State.MEMBER:
@@ -183,26 +183,26 @@ class CoordinatorWatch:
         except GroupKafkaError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.info("what the coordinator has assigned to this driver is asked later: %s", error)
+                log.info("the coordinator cannot be asked for this driver's assignment now, and is asked again later: %s", error)
             return None
         self._trouble = ""
         return member
 
 
 def sentence(too_many: frozenset[TopicPartition], too_few: frozenset[TopicPartition], seconds: float) -> str:
-    """Return why a member joins again.
+    """Return the reason why a member rejoins, for the log.
 
     Args:
-        too_many: partitions that it has and is not to have.
-        too_few: partitions that are assigned to it and that it does not have.
-        seconds: for how long they have differed.
+        too_many: partitions that it has but should give back.
+        too_few: partitions that are assigned to it but that it does not have.
+        seconds: how long the two have differed.
     """
     differences = []
     if too_many:
-        differences.append(f"this driver has {listed(sorted(too_many), 20)}, which is meant for others")
+        differences.append(f"this driver has {listed(sorted(too_many), 20)}, which is assigned to others")
     if too_few:
         differences.append(f"the coordinator has assigned {listed(sorted(too_few), 20)}, which this driver does not have")
     return (
         f"for {seconds:.0f} s {', and '.join(differences)}: an answer of the coordinator was lost, and librdkafka does not ask "
-        "again. This driver leaves the group and joins it again; claims that are open stay"
+        "again. This driver leaves the group and rejoins it. Its claims stay in the group"
     )

@@ -1,10 +1,10 @@
-"""What the group's records show of other streams: which of their plans are done, and which of them run now.
+"""Finds out from the group's records which plans of other streams are done, and which of these streams are running.
 
-A stream writes into every record of its own which plan is done. A range that is owed to it is dropped when one record shows its
-plan as done. That record may be of a topic that this query does not subscribe to.
+A stream writes its newest finished plan into each of its records. A range that is owed to the stream is dropped as soon as one
+record shows the range's plan as done. That record may be of a topic that this query does not subscribe to.
 
-A coordinator may not answer for a long time, so threads of their own ask, one at a time (questions.py). An old answer does no
-harm: a plan that is done stays so.
+A coordinator may not answer for a long time, so each question has a thread of its own, one at a time (questions.py). An old
+answer does no harm, because a plan that is done stays done.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from spark_groupsource.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 ADOPTED_WITHIN_S = 60.0
-"""How long the record of a member that has left the group still shows its stream as alive. A query that was restarted writes its
-records anew within that time."""
+"""How long a stream still counts as alive after the member that wrote its record has left the group. A restarted query writes its
+records again within that time."""
 
 LOOK_ELSEWHERE_EVERY_S = 30.0
-"""How often the partitions of other topics are asked for. The request names every partition of the cluster, and what is owed to
-a query that was stopped may stay owed for days."""
+"""How often to ask for the records of other topics. The request names every partition of the cluster, and ranges may be owed to
+a stopped query for days."""
 
 
 class StreamPlan(NamedTuple):
@@ -41,7 +41,7 @@ class StreamPlan(NamedTuple):
 
 
 class GroupReader(Protocol):
-    """Reads what the group holds (`group_reader.GroupReader`). One thread uses it at a time. Its methods may take long."""
+    """Reads the group's commits and members (`group_reader.GroupReader`). One thread uses it at a time. Calls may take long."""
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         """Return the record of every partition of the subscribed topics. Raises GroupKafkaError."""
@@ -53,43 +53,44 @@ class GroupReader(Protocol):
         """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
 
     def pause(self) -> None:
-        """Give up what only `members` needs: it is not asked for the time being."""
+        """Release what only `members` needs, because it is not called for some time."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be found out."""
+    """What to find out from the group's records."""
 
     claimed: frozenset[StreamPlan]
-    """The plans of other streams of which ranges are held here."""
+    """The plans of other streams whose ranges are held here."""
     asked_elsewhere: frozenset[StreamPlan]
-    """Those of them that other topics were asked for before."""
+    """The plans that the records of other topics were already searched for."""
     may_ask_new: bool
-    """Whether other topics may be asked for plans that they were not asked for before."""
+    """Whether the records of other topics may be searched for plans that are not in `asked_elsewhere`."""
     may_ask_again: bool
-    """Whether other topics may be asked for the other plans."""
+    """Whether the records of other topics may be searched again for plans in `asked_elsewhere`."""
     members: bool
-    """Whether it matters which members the group has."""
+    """Whether to ask for the group's members as well."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found out."""
+    """The answer to a `Question`."""
 
-    here: Mapping[TopicPartition, GroupCommit]
+    subscribed: Mapping[TopicPartition, GroupCommit]
+    """The records of the subscribed topics."""
     missing: frozenset[StreamPlan]
-    """The claimed plans that no record here shows as done."""
+    """The claimed plans that no record of the subscribed topics shows as done."""
     elsewhere: Mapping[str, int] | GroupKafkaError | None
-    """What the records of other topics show as done, or why they cannot be asked. `None`: they were not asked."""
+    """The plans that records of other topics show as done, or why these cannot be read. `None`: they were not asked for."""
     members: frozenset[str] | None
     """The marks of the members. `None`: they were not asked for, or cannot be."""
 
 
 class ConfirmedPlans:
-    """The newest answers. All methods are called on the consumer's thread. Values are replaced, not edited."""
+    """Keeps the newest answers about other streams. Used on the consumer's thread. Values are replaced, not edited."""
 
     def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
-        """Begin with nothing found. Nothing is asked yet.
+        """Begin without an answer. Nothing is asked yet.
 
         Args:
             reader: reads the group's records, on other threads.
@@ -97,46 +98,46 @@ class ConfirmedPlans:
         """
         self._reader = reader
         self._clock = clock
-        self._here: Mapping[TopicPartition, GroupCommit] = {}
+        self._subscribed: Mapping[TopicPartition, GroupCommit] = {}
         self._elsewhere: Mapping[str, int] = {}
         self._asked_elsewhere: frozenset[StreamPlan] = frozenset()
-        """The plans that the records of other topics were asked for, and do not show as done."""
+        """The plans that the records of other topics were searched for, and do not show as done."""
         self._left_since: Mapping[tuple[TopicPartition, str], float] = {}
-        """Since when the members that wrote records are known to have left the group."""
-        self._left: frozenset[TopicPartition] = frozenset()
-        """The partitions whose record no longer shows its stream as alive, because its member has left."""
+        """Since when the writers of records are known to have left the group, by partition and member."""
+        self._abandoned: frozenset[TopicPartition] = frozenset()
+        """The partitions whose record no longer shows its stream as alive, because its writer has left."""
         self._ask_again_at = -math.inf
         self._failed_until = -math.inf
         self._asked_at = -math.inf
         self._asked: Question | None = None
-        """The open question."""
+        """The question that is not answered yet."""
         self._unasked: tuple[frozenset[StreamPlan], bool] | None = None
-        """What is asked for when the answer to the open question has come."""
+        """What to ask once the current question is answered."""
         self._answered = False
         self._members_asked = False
         self._outdated = False
-        """Whether partitions were adopted since the open question was asked."""
+        """Whether partitions were adopted after the current question was asked."""
         self._questions: Questions[Question, Answer] = Questions(partial(find_out, reader), thread="groupkafka-evidence")
 
     @property
     def unanswered(self) -> bool:
-        """Whether something was asked, and the first answer is still to come."""
+        """Whether the first question was asked, and is not answered yet."""
         return self._asked is not None and not self._answered
 
-    def note(self, here: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note what the group holds for the subscribed partitions before this member joins it."""
-        self._here = here
+    def note(self, subscribed: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Note the commits of the subscribed partitions, as they were before this member joined the group."""
+        self._subscribed = subscribed
 
     def done(self, stream: Stream) -> dict[str, int]:
-        """Return the newest plan of each stream that the group's records show as done. Its own plans it knows itself."""
-        done = evidence(self._here.values())
+        """Return the newest plan of each stream that is known to be done. For `stream` itself its own checkpoint decides."""
+        done = evidence(self._subscribed.values())
         newest = {name: max(done.get(name, -1), self._elsewhere.get(name, -1)) for name in done.keys() | self._elsewhere.keys()}
         return {**newest, stream.name: stream.durable}
 
     def protected(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
         """Return the streams whose ranges must not be taken over now.
 
-        They run (`rules.alive`), or the records of other topics were not asked for their plans yet.
+        They are running (`rules.alive`), or the records of other topics were not searched for their plans yet.
 
         Args:
             holding: the records of this member's partitions.
@@ -146,9 +147,9 @@ class ConfirmedPlans:
         return self._alive(owned) | unasked
 
     def adopted(self) -> None:
-        """Note that partitions were adopted in which ranges are held. What was found out before says nothing of these.
+        """Note that partitions with held ranges were adopted. Earlier answers say nothing about these ranges.
 
-        Their streams may have become alive since, and other topics are asked for their plans.
+        Their streams may have come back since then, and other topics have to be searched for their plans.
         """
         self._asked_elsewhere = frozenset()
         self._outdated = self._asked is not None
@@ -162,17 +163,17 @@ class ConfirmedPlans:
         takes_over: bool,
         interval_s: float,
     ) -> None:
-        """Ask which of the plans are done, if there are any. While a question is open, the newest of the others waits for it.
+        """Ask which plans of the held ranges are done. Only the newest question waits while another one is being answered.
 
-        The records of subscribed topics are asked for first. Other topics are asked only if these do not settle every claim: at
-        once for a plan that they were not asked for before, and then every LOOK_ELSEWHERE_EVERY_S.
+        The records of subscribed topics are read first. Other topics are asked only if these do not settle every claim: without
+        delay for a plan that they were not searched for before, and every LOOK_ELSEWHERE_EVERY_S after that.
 
         Args:
-            stream: the stream that asks. Its commit log settles its own plans.
+            stream: the stream that asks. Its own commit log settles its own plans.
             owned: the partitions that this member has, adopted or not yet.
             holding: the records whose claims should be settled.
             takes_over: whether it matters which other streams are alive.
-            interval_s: seconds that must have passed since it was asked the last time.
+            interval_s: the least number of seconds between two questions.
         """
         if not any(record.owed for record in holding):
             self._pause()
@@ -182,26 +183,28 @@ class ConfirmedPlans:
             return
         self._asked_at = now
         claimed = frozenset(plan for plan in _claimed(holding) if plan.stream != stream.name)
-        members = takes_over and not self._alive(owned, whoever_left=True).isdisjoint(plan.stream for plan in claimed)
+        seemingly_alive = alive(self._subscribed, owned)
+        members = takes_over and not seemingly_alive.isdisjoint(plan.stream for plan in claimed)
         if self._asked is not None:
             self._unasked = claimed, members
         else:
             self._ask(claimed, members=members)
 
     def take(self) -> bool:
-        """Take the answer, or the error, if it has come. Return whether it says how things are now."""
+        """Take the answer, or the error, if it has come. Return whether something new was learned."""
         taken = self._questions.take()
         if taken is None:
             return False
         _, answer = taken
-        # It was asked for before an adoption: a stream that has come since would count as dead, and its ranges be read twice.
+        # An answer from before an adoption is outdated: a stream that has come back since then would count as dead, and its
+        # ranges would be read twice.
         outdated, self._outdated = self._outdated, False
         self._asked, self._answered = None, self._answered or not outdated
         learned = not isinstance(answer, Exception) and not outdated
         if isinstance(answer, GroupKafkaError):
-            log.info("which plans of other streams are done is asked later: %s", answer)
+            log.info("the group cannot be asked now which plans of other streams are done, and is asked again later: %s", answer)
         elif isinstance(answer, Exception):
-            log.error("asking what other streams have confirmed failed", exc_info=answer)
+            log.error("asking which plans of other streams are done ended with an unexpected error", exc_info=answer)
         elif learned:
             self._note(answer)
         if self._unasked is not None:
@@ -210,7 +213,7 @@ class ConfirmedPlans:
         return learned
 
     def _pause(self) -> None:
-        """Give up what is needed only while ranges are held for others."""
+        """Release what is needed only while ranges are held for others."""
         if self._members_asked and self._asked is None:
             self._members_asked = False
             self._reader.pause()
@@ -223,36 +226,37 @@ class ConfirmedPlans:
 
     def _note(self, answer: Answer) -> None:
         now = self._clock()
-        self._here = answer.here
+        self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):
             self._ask_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
-            log.info("what other topics' records show as done is asked for later: %s", answer.elsewhere)
+            log.info("the group's records of other topics cannot be read now, and are read later: %s", answer.elsewhere)
         elif answer.elsewhere is not None:
             self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
-        left = [] if answer.members is None else _by_others(answer.here, answer.members)
-        self._left_since = {key: self._left_since.get(key, now) for key in left}
-        # By two answers. Between them a stream that was restarted has written its record anew.
-        self._left = frozenset(key[0] for key, since in self._left_since.items() if now - since >= ADOPTED_WITHIN_S)
+        by_former_members = [] if answer.members is None else _by_others(answer.subscribed, answer.members)
+        self._left_since = {record: self._left_since.get(record, now) for record in by_former_members}
+        # It takes two answers, because a restarted stream has written its records again between the two.
+        self._abandoned = frozenset(
+            partition for (partition, _), left_at in self._left_since.items() if now - left_at >= ADOPTED_WITHIN_S
+        )
 
-    def _alive(self, owned: Collection[TopicPartition], *, whoever_left: bool = False) -> frozenset[str]:
-        """Return the streams that run now (`rules.alive`).
+    def _alive(self, owned: Collection[TopicPartition]) -> frozenset[str]:
+        """Return the streams that are running (`rules.alive`), without those whose members have left for good.
 
         Args:
             owned: the partitions that this member has, adopted or not yet.
-            whoever_left: whether a record counts although its member has left the group.
         """
-        return alive(self._here, owned, frozenset() if whoever_left else self._left)
+        return alive(self._subscribed, owned, self._abandoned)
 
 
 def find_out(reader: GroupReader, question: Question) -> Answer:
-    """Ask the group. This runs on a thread of `Questions`.
+    """Answer a question with what the group has committed. Runs on a thread of `Questions`.
 
     Raises:
         GroupKafkaError: the subscribed topics' records cannot be read.
     """
-    here = reader.subscribed()
-    done = evidence(here.values())
+    subscribed = reader.subscribed()
+    done = evidence(subscribed.values())
     missing = frozenset(claimed for claimed in question.claimed if done.get(claimed.stream, -1) < claimed.plan)
     asked_before = missing <= question.asked_elsewhere
     may_ask = question.may_ask_again if asked_before else question.may_ask_new
@@ -264,27 +268,27 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
             elsewhere = error
     if not question.members:
         reader.pause()
-        return Answer(here, missing, elsewhere, None)
+        return Answer(subscribed, missing, elsewhere, None)
     try:
-        return Answer(here, missing, elsewhere, reader.members())
+        return Answer(subscribed, missing, elsewhere, reader.members())
     except GroupKafkaError as error:
-        log.info("which members the group has is asked later: %s", error)
-        return Answer(here, missing, elsewhere, None)
+        log.info("the group cannot be asked for its members now, and is asked again later: %s", error)
+        return Answer(subscribed, missing, elsewhere, None)
 
 
 def _by_others(commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]) -> list[tuple[TopicPartition, str]]:
-    """Return the partitions whose record says that none of these members wrote it, with the mark of the one that did."""
+    """Return the partitions whose record was written by none of these members, each with the mark of the member that wrote it."""
     written = {partition: commit.member for partition, commit in commits.items() if isinstance(commit, CommitRecord)}
     return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
 
 
 def _claimed(records: Iterable[CommitRecord]) -> set[StreamPlan]:
-    """Return the plans to which a range is owed in these records."""
+    """Return the plans of the ranges that are owed in these records."""
     return {StreamPlan(entry.stream, entry.plan) for record in records for entry in record.owed}
 
 
 def record_that_shows(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
-    """Return a record to write so that other streams see what this one has confirmed. Nothing if some record shows it.
+    """Return a record that shows other streams what this one has confirmed. Nothing if some record already shows it.
 
     Args:
         stream: the stream. It may have released partitions of its last plan with open claims.

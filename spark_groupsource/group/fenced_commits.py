@@ -1,8 +1,8 @@
-"""Fenced commits and fetches of commit records.
+"""Writes and reads the group's commit records; a write is fenced by the member's generation.
 
-The broker fences the member: it accepts commits only from a member of the current generation. It does not check which plan a
-commit is for, nor who owns the partition. So the caller checks "still owned?" itself, on the consumer's thread. No callback of
-the group can come between that check and the commit, because callbacks run on the same thread (member.py).
+The broker fences the member: it accepts commits only from a member of the current generation. It checks neither which plan a
+commit is for, nor who owns the partition. So the caller makes sure on the consumer's thread that the partition is still owned. No
+callback of the group can come between that check and the commit, because callbacks run on the same thread (member.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from spark_groupsource.timeouts import FETCH_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 MAX_COMMIT_BYTES = 900_000
-"""The records of one OffsetCommit may take so many bytes. The coordinator writes them as one batch, which is limited by the
+"""The most bytes that the records of one OffsetCommit may take. The coordinator writes them as one batch, which is limited by the
 `max.message.bytes` of the offsets topic: 1,048,588 by default."""
 
 RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 110
-"""What a record takes in that batch at most: without the names of its group and topic, for each range, for each earlier owner."""
+"""The most bytes in that batch of a record without the names of its group and topic, and of each range and each earlier owner."""
 
 
 def fetch_commits(
@@ -40,15 +40,15 @@ def fetch_commits(
     timeout_s: float = FETCH_TIMEOUT_S,
     polled: bool = True,
 ) -> dict[TopicPartition, GroupCommit]:
-    """Return what the group holds for each partition, whoever owns it.
+    """Return what the group has committed for each partition, no matter which member owns it.
 
     Args:
         consumer: a consumer with that `group.id`.
         group_id: the group.
         partitions: the partitions.
-        cluster_id: the cluster's own name for itself; `None` where it is not known.
+        cluster_id: the cluster's id; `None` if it is not known.
         timeout_s: how many seconds the request may take.
-        polled: as in `read_offsets`: only a member that has joined is polled by somebody else.
+        polled: as in `read_offsets`. It is false only for a member that has joined, which its own thread polls.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -60,7 +60,7 @@ class FencedCommits:
     """Reads and writes the group's commit records in this member's name. Used on the consumer's thread only."""
 
     cluster_id: str | None = None
-    """The cluster's own name for itself, which records carry; `None` where it is not known."""
+    """The cluster's id, which records carry; `None` if it is not known."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class FencedCommits:
         return mark_of(member_id) if member_id else None
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group holds for each partition, owned by this member or not.
+        """Return what the group has committed for each partition, owned by this member or not.
 
         Raises:
             NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -90,19 +90,19 @@ class FencedCommits:
         return fetch_commits(self._consumer, self._group_id, partitions, cluster_id=self.cluster_id, polled=False)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """Yield the records in portions that fit one commit; thousands of partitions take several."""
+        """Yield the records in parts that fit into one commit each; thousands of partitions take several."""
         part: dict[TopicPartition, CommitRecord] = {}
-        left = MAX_COMMIT_BYTES
+        free_bytes = MAX_COMMIT_BYTES
         for partition in sorted(records):
             names = len(self._group_id) + len(partition.topic)
             record = records[partition]
             ranges = OPEN_RANGE_BYTES * len(record.open) + OWED_RANGE_BYTES * len(record.owed)
             size = RECORD_BYTES + names + ranges + PAST_STREAM_BYTES * len(record.past or ())
-            if part and size > left:
+            if part and size > free_bytes:
                 yield part
-                part, left = {}, MAX_COMMIT_BYTES
+                part, free_bytes = {}, MAX_COMMIT_BYTES
             part[partition] = record
-            left -= size
+            free_bytes -= size
         if part:
             yield part
 
@@ -113,8 +113,8 @@ class FencedCommits:
             The records of each commit, once the group has accepted it.
 
         Raises:
-            TopicNotFound: topics of some records do not exist. It is raised when all others are written.
-            GroupKafkaError: see `commit`. What was not yielded yet may be written or not.
+            TopicNotFound: topics of some records do not exist. It is raised once all other records are written.
+            GroupKafkaError: see `commit`. Records that were not yielded yet may be written or not.
         """
         missing: TopicNotFound | None = None
         for part in self.parts(records):
@@ -124,8 +124,9 @@ class FencedCommits:
                 try:
                     self.commit(commit)
                 except TopicNotFound as error:
-                    # The broker does not say which topic it is, so the topics are halved until it is alone. Given up as a whole,
-                    # the commit would leave the claims of all other topics open. To write a record again changes nothing.
+                    # The broker does not name the topic, so the records are halved until they are all of that topic. If the
+                    # commit were given up as a whole, the claims of all other topics would stay open. Writing a record a second
+                    # time changes nothing.
                     halves = _halves(commit)
                     pending += halves
                     if not halves:
@@ -138,8 +139,8 @@ class FencedCommits:
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Write the records in one OffsetCommit, under the current generation of this member.
 
-        When one partition is refused, the others may have been written. The error names the refused ones, but for topics that do
-        not exist: the caller can leave topics out.
+        When one partition is refused, the others may have been written. The error names the refused partitions, except for topics
+        that do not exist, because the caller can leave topics out.
 
         Raises:
             CommitError: if it is `passing`, the same commit may be sent again once the callbacks have been served.
@@ -170,7 +171,7 @@ class FencedCommits:
                 raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
-        """Explain a refused commit. librdkafka does not name the refused partition, so the records are read back."""
+        """Return the error of a refused commit. librdkafka does not name the refused partitions, so the records are read back."""
         failure = explain(error, doing, COMMIT_ERRORS)
         if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized):
             try:
@@ -186,15 +187,15 @@ class FencedCommits:
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
-                f"{partition}: its commit record takes {len(metadata)} bytes while a broker stores at most {MAX_METADATA_BYTES}. "
-                f"{len(record.owed)} ranges are owed to streams that have not been restarted "
-                f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart those queries on their checkpoints."
+                f"{partition}: its commit record takes {len(metadata)} bytes, but a broker stores at most {MAX_METADATA_BYTES}. "
+                f"It holds {len(record.owed)} ranges for streams that have not been restarted "
+                f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart their queries on their checkpoints."
             )
         return metadata
 
 
 def _halves(records: Mapping[TopicPartition, CommitRecord]) -> list[Mapping[TopicPartition, CommitRecord]]:
-    """Return the records of each half of their topics; nothing if they are of one topic."""
+    """Split the records into two halves by topic. Return nothing if they are all of one topic."""
     topics = sorted(topics_of(records))
     if len(topics) == 1:
         return []

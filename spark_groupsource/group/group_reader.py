@@ -1,7 +1,7 @@
-"""Reads what the group holds beside this member, with a client of its own that never joins: a request may take long.
+"""Reads the group's commits and members with a client of its own, so that a slow request does not block this member.
 
-The client is made when something is first asked. Who the group's members are is asked in a child process, because the request can
-crash librdkafka (brokers/group_admin_process.py).
+The client never joins the group, and is made for the first request. A child process asks for the group's members, because that
+request can crash librdkafka (brokers/group_admin_process.py).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from spark_groupsource.partition import TopicPartition, topics_of
 log = logging.getLogger(__name__)
 
 KEPT_S = 30.0
-"""How long the client is kept without a request. Longer than the time between two looks while another stream owes something: each
-new client is a login."""
+"""How long the client is kept without a request. It is longer than the time between two questions while ranges are held for other
+streams, because each new client has to log in."""
 
 PARTITIONS_PER_REQUEST = 5_000
-"""So many partitions are asked for at once. Their records take at most 20 MB."""
+"""The most partitions in one request. Their records take at most 20 MB."""
 
 
 class GroupReader:
-    """The `evidence.GroupReader` of a query. One thread uses it at a time."""
+    """Reads the group for `evidence.ConfirmedPlans`. One thread uses it at a time."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class GroupReader:
             group_id: the group.
             subscribed: returns every partition of the subscribed topics.
             everywhere: returns every partition that the group may hold a record for.
-            cluster_id: the cluster's own name for itself; `None` where it is not known.
+            cluster_id: the cluster's id; `None` if it is not known.
         """
         self._settings = dict(client_settings)
         self._group_id = group_id
@@ -64,7 +64,7 @@ class GroupReader:
         """Return the record of every partition of the subscribed topics.
 
         Raises:
-            GroupKafkaError: what `subscribed` raises, or see fenced_commits.fetch_commits.
+            GroupKafkaError: raised by the callable `subscribed`, or see fenced_commits.fetch_commits.
         """
         return self._fetch(self._subscribed())
 
@@ -72,15 +72,15 @@ class GroupReader:
         """Return the records of every other partition, without topics that this user may not describe.
 
         Raises:
-            GroupKafkaError: what `subscribed` and `everywhere` raise, or see fenced_commits.fetch_commits.
+            GroupKafkaError: raised by `subscribed` and `everywhere`, or see fenced_commits.fetch_commits.
         """
         found: list[GroupCommit] = []
-        left = iter(sorted(set(self._everywhere()).difference(self._subscribed())))
-        while part := list(islice(left, PARTITIONS_PER_REQUEST)):
+        unread = iter(sorted(set(self._everywhere()).difference(self._subscribed())))
+        while part := list(islice(unread, PARTITIONS_PER_REQUEST)):
             try:
                 found += self._fetch(part).values()
             except (NotAuthorized, TopicNotFound) as refused:
-                log.info("some topics cannot be asked for records of the group: %s", refused)
+                log.info("the group's records of some topics cannot be read, and are left out: %s", refused)
                 found += self._readable(part)
         return found
 
@@ -93,7 +93,7 @@ class GroupReader:
         return frozenset(map(mark_of, self._look.members(self._group_id)))
 
     def pause(self) -> None:
-        """End the child process that `members` needs. The next `members` starts another one."""
+        """End the child process that `members` needs. The next call of `members` starts a new one."""
         self._look.close()
 
     def _readable(self, partitions: Collection[TopicPartition]) -> list[GroupCommit]:
@@ -106,7 +106,7 @@ class GroupReader:
         return found
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        # The network may have forgotten the connections of a client that was idle: its requests would disappear for a minute.
+        # The network may have forgotten the connections of an idle client, whose requests would then be lost for a minute.
         if self._client is None or time.monotonic() - self._used_at >= KEPT_S:
             settings = {**self._settings, "group.id": self._group_id}
             self._client = make_client(Consumer, settings, LastError().record, librdkafka_log)

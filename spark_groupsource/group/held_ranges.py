@@ -1,10 +1,10 @@
-"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread.
+"""Decides whether ranges that other streams claimed but did not confirm are held or read again, and warns of them.
 
-They are listed in the records of the partitions that this member owns (`owed`). Their streams read them after a restart. A stream
-whose checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
+The records of this member's partitions list these ranges (`owed`). Their streams read them after a restart. A stream whose
+checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
 
-A query with a new checkpoint may have been started in place of such a stream, by mistake. So it warns at its start. It goes on:
-what nobody has claimed is its to read either way, and what is claimed stays so until somebody chooses.
+A query with a new checkpoint may have been started by mistake in place of such a stream, so it warns at its start. It continues,
+because unclaimed records are its to read in any case, and claimed ranges stay claimed until the user chooses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionPlan(NamedTuple):
-    """One plan of one stream in one partition. All that it claimed there is taken over at once."""
+    """One plan of one stream in one partition. All ranges that it claimed there are taken over together."""
 
     partition: TopicPartition
     stream: str
@@ -32,7 +32,7 @@ class PartitionPlan(NamedTuple):
 
 
 class HeldRanges:
-    """How long this member has held which ranges for other streams.
+    """Remembers how long this member has held ranges for which streams.
 
     Used on the consumer's thread. Values are replaced, not edited.
     """
@@ -46,23 +46,23 @@ class HeldRanges:
         """
         self.policy = policy
         self._dead_since: Mapping[PartitionPlan, float] = {}
-        """Since when the streams of these plans are known to be dead, without an answer in between that says otherwise."""
+        """Since when every answer has shown the streams of these plans as dead."""
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
         self._logged: frozenset[tuple[str, int]] = frozenset()
-        """Streams and plans to which ranges are owed by the newest answer: each was logged, and is again when it comes back."""
+        """Streams and plans whose held ranges were logged. A plan that is no longer held is dropped, and logged if it returns."""
         self._warned: frozenset[PartitionPlan] = frozenset()
-        """Those of the earlier claims that were warned of, since their streams do not run."""
+        """Claims from before this query started that were already warned of, because their streams are not running."""
         self._fresh = fresh
 
     @property
     def takes_over(self) -> bool:
-        """Whether it matters here which other streams are alive: their ranges may be read or warned of."""
+        """Whether it matters which other streams are alive, because their ranges may be read here or warned of."""
         return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note everything that is claimed in the group, if the stream is new and leaves it. Call before the stream joins.
+        """Note every claim in the group if this stream is new and the user has not chosen. Call it before the stream joins.
 
         Args:
             commits: What the group has committed for each partition.
@@ -82,9 +82,9 @@ class HeldRanges:
     def note(
         self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, protected: Collection[str]
     ) -> None:
-        """Note by an answer of the group whose streams are dead. Between two triggers it comes every SETTLE_BETWEEN_TRIGGERS_S.
+        """Note which streams are dead by the newest answer. Between triggers there is one every SETTLE_BETWEEN_TRIGGERS_S.
 
-        A range of a stream that is alive waits for that stream, however long its micro-batch takes.
+        The ranges of a stream that is alive wait for that stream, however long its micro-batch takes.
 
         Args:
             records: The record of each partition of this member.
@@ -93,42 +93,42 @@ class HeldRanges:
             protected: Streams whose ranges must not be taken over now (`evidence.ConfirmedPlans.protected`).
         """
         dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}
-        # A stream that came back has left this mapping, also between two triggers. Otherwise it would have no time for another
-        # restart when it dies again: its range would be read here at once, and a second time there.
+        # A stream that comes back leaves this mapping, even between two triggers. Otherwise it would have no time to restart when
+        # it dies again: its range would be read here without delay, and a second time by that stream.
         self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
         self._noted_at = now
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget partitions that this member has no longer: what it holds there is counted from anew when they come back."""
+        """Forget partitions that this member no longer has. If they come back, the time of their held ranges starts again."""
         self._dead_since = {plan: since for plan, since in self._dead_since.items() if plan.partition not in partitions}
 
     def to_reread(
         self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, protected: Collection[str] = frozenset()
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges of these partitions that are to be read in the next plan of `stream`.
+        """Return the held ranges of these partitions that the next plan of `stream` should read.
 
-        They are those whose streams were dead for long enough by the newest answer that was noted.
+        These are the ranges whose streams were dead for long enough when the newest answer was noted.
 
         Args:
             records: The record of each partition that the stream may plan.
             stream: The stream that plans.
-            protected: As in `note`, by the records of now.
+            protected: As in `note`, but according to the current records.
         """
-        after = self.policy.reread_after_s
-        if after is None:
+        reread_after_s = self.policy.reread_after_s
+        if reread_after_s is None:
             return {}
-        # The newest answer may be older than the newest adoption: then `protected` has streams that seemed dead before it.
+        # The newest answer may be older than the newest adoption. Then `protected` has streams that the answer shows as dead.
         due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for plan, entry in _held(records, stream):
             dead = plan in self._dead_since and entry.stream not in protected
-            if dead and self._noted_at - self._dead_since[plan] >= after:
+            if dead and self._noted_at - self._dead_since[plan] >= reread_after_s:
                 due[plan.partition] = (*due.get(plan.partition, ()), entry.range)
         return due
 
     def with_room(
         self, records: Mapping[TopicPartition, CommitRecord], ranges: Ranges
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges of a plan for which the partition's record has room. Log once each partition whose record is full.
+        """Return the ranges of a plan that fit into their partition's record. Warn once of each partition whose record is full.
 
         Args:
             records: The record of each of these partitions, and of others.
@@ -139,8 +139,8 @@ class HeldRanges:
         for partition in sorted(full - self._full):
             owed = records[partition].owed
             log.warning(
-                "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread; %d "
-                "ranges are owed to the streams %s. Restart their queries, or set outstandingClaims=reread",
+                "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread. It holds "
+                "%d ranges for the streams %s. Restart their queries, or set outstandingClaims=reread",
                 partition,
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),
@@ -149,33 +149,35 @@ class HeldRanges:
         return kept
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
-        """Log once each plan of which ranges are held for its stream; before that, what a new query has to know of these streams.
+        """Warn once of each plan whose ranges are held for its stream, and first of claims from before this query was started.
 
         Args:
             records: The record of every partition of this member.
             stream: This member's stream.
         """
         self._warn_of_earlier(_held(records, stream))
-        after = self.policy.reread_after_s
-        if after is None:
+        reread_after_s = self.policy.reread_after_s
+        if reread_after_s is None:
             fate = "only that stream reads them, when its query restarts on its checkpoint (outstandingClaims=hold)"
-        elif after == 0:
+        elif reread_after_s == 0:
             fate = "this query reads them in its next micro-batch (outstandingClaims=reread)"
         else:
-            fate = f"if they are not confirmed within {after:.0f} s, this query reads them (outstandingClaims=reread-after)"
+            fate = (
+                f"if they are not confirmed within {reread_after_s:.0f} s, this query reads them (outstandingClaims=reread-after)"
+            )
         of_plans: dict[tuple[str, int], list[tuple[TopicPartition, OwedRange]]] = defaultdict(list)
         for partition, record in records.items():
             for owed in record.owed:
-                if owed.stream != record.stream:  # otherwise this query reads it, or replays it now
+                if owed.stream != record.stream:  # otherwise this query reads or replays the range itself
                     of_plans[owed.stream, owed.plan].append((partition, owed))
-        new = of_plans.keys() - self._logged
+        unlogged = of_plans.keys() - self._logged
         self._logged = frozenset(of_plans)
-        for name, plan in sorted(new):
+        for name, plan in sorted(unlogged):
             ranges = of_plans[name, plan]
             log.warning(
                 "%d offsets are held back: stream %s claimed them in plan %d and has not confirmed them; %s. They were claimed "
-                "at %s, in %s. Until they are confirmed the committed offsets stay there, and what is finished above them counts "
-                "as lag: %d records so far",
+                "at %s, in %s. Until they are confirmed, the committed offsets stay there, and finished records above them count "
+                "as lag: %d so far",
                 sum(owed.range.size for _, owed in ranges),
                 name,
                 plan,
@@ -186,23 +188,23 @@ class HeldRanges:
             )
 
     def _warn_of_earlier(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
-        """Log once what was claimed before a new query came by streams that do not run now."""
-        left = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
-        new = frozenset(plan for plan, _ in left) - self._warned
-        if not new:
+        """Warn once of claims from before a new query was started, whose streams are not running."""
+        earlier = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
+        unwarned = frozenset(plan for plan, _ in earlier) - self._warned
+        if not unwarned:
             return
-        self._warned |= new
+        self._warned |= unwarned
         log.warning(
-            "this query is new: its checkpoint was empty when it started. Before that, queries that do not run now had claimed "
-            "%d offsets in %d partitions, and they have not confirmed them: streams %s. This query leaves these ranges to them. "
-            "It reads everything else, and goes on. To have every record once, restart these queries on their checkpoints: this "
-            "one may run beside them. If it was to continue with one of their checkpoints, whose path was changed, stop it, and "
-            "run it again on the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing "
-            "claimed; then give it that path. If a checkpoint is deleted, outstandingClaims=reread reads the ranges here; "
-            "records that had reached the output are duplicated",
-            sum(entry.range.size for _, entry in left),
-            len({plan.partition for plan, _ in left}),
-            ", ".join(sorted({entry.stream for _, entry in left})),
+            "this query is new: its checkpoint was empty when it started. Before that, queries that are not running now had "
+            "claimed %d offsets in %d partitions and not confirmed them: streams %s. This query leaves these ranges to them, and "
+            "reads everything else. To have every record once, restart those queries on their checkpoints. This query may run "
+            "beside them. If it was meant to continue one of their checkpoints, and the path was changed by mistake, stop it, "
+            "run it again on its current checkpoint with trigger(availableNow=True), so that it leaves nothing claimed, and "
+            "then give it that path. If a checkpoint is deleted, outstandingClaims=reread reads the ranges here; records that "
+            "had reached the output are duplicated",
+            sum(entry.range.size for _, entry in earlier),
+            len({plan.partition for plan, _ in earlier}),
+            ", ".join(sorted({entry.stream for _, entry in earlier})),
         )
 
 
@@ -226,6 +228,6 @@ def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
 
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
-    """Return how many finished offsets count as lag because of this range: none if it is not the lowest of its partition."""
+    """Return how many finished offsets count as lag because of this range: none unless it is the lowest of its partition."""
     held = record.held_back
     return held.finished_lag if held is not None and held.claim == owed else 0

@@ -1,10 +1,10 @@
-"""The record of each owned partition, as the group has it, and the steps that change it.
+"""Keeps the commit record of each owned partition, as the group has accepted it, and carries out the steps that change it.
 
-Each step asks the pure rules (handoff/rules.py) which records to write, has the group accept them in one commit (or in a few, if
-there are thousands), and only then notes them. What is adopted when is decided in adopting.py, which report closes claims in
-closing.py.
+Each step asks the pure rules (handoff/rules.py) which records to write, commits them to the group in one commit (or in a few, if
+there are thousands), and notes them only once the group has accepted them. adopting.py decides when to adopt a partition, and
+closing.py which report closes claims.
 
-Everything here runs on the consumer's thread, but for `report_durable`. Other threads read `positions`, `held` and `closed`,
+Everything here runs on the consumer's thread, except `report_durable`. Other threads read `positions`, `held` and `closed`,
 which are replaced and never edited.
 """
 
@@ -45,13 +45,13 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 log = logging.getLogger(__name__)
 
 BLOCKED_AFTER_S = 2.0
-"""How long a claim may wait for another member to adopt a partition before this member stops draining others."""
+"""How long a claim may wait for another member to adopt a partition before this member stops draining its own partitions."""
 
 SETTLE_INTERVAL_S = 2.0
-"""How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
+"""The least time between two plans that check whether other streams have confirmed the ranges held for them, in seconds."""
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
-"""How often it checks that between two triggers: the next one may be an hour away."""
+"""How often held ranges are rechecked between two triggers, in seconds, because the next trigger may be an hour away."""
 
 Records = Mapping[TopicPartition, CommitRecord]
 
@@ -62,24 +62,24 @@ class Claims:
 
     granted: Ranges
     waiting: frozenset[TopicPartition]
-    """Partitions that this member does not own, and that nobody has adopted yet."""
+    """Partitions that this member does not own, and that no member has adopted yet."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What a plan is made of, as of one moment."""
+    """The records and held ranges from which the next plan is made, all of one moment."""
 
     records: Records
     """The record of each owned partition, with the claims of durable plans closed."""
     again: Ranges
-    """The ranges that are owed to other streams and that this one reads instead."""
+    """The ranges owed to other streams that this stream reads in their place."""
 
 
 class Ledger:
-    """The records of the partitions that this member owns. It is the `RecordKeeper` of a `member.Member`.
+    """Reads, writes and remembers the commit records of this member's partitions: the `RecordKeeper` of a `member.Member`.
 
-    Each step that commits raises `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a passing
-    error it may be taken again.
+    Each step that commits raises `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a retriable
+    error the step may be repeated.
     """
 
     def __init__(
@@ -99,20 +99,20 @@ class Ledger:
         """Begin without a partition.
 
         Args:
-            stream: what the checkpoint says. A stream whose checkpoint is new and empty has `logged` below 0.
+            stream: the stream as its checkpoint describes it. If the checkpoint is new and empty, `logged` is below 0.
             commits: reads and writes the group's records.
-            survey: asks the brokers about partitions that are to be adopted.
-            reader: reads what the group holds for partitions of others, on other threads.
+            survey: asks the brokers about partitions that will be adopted.
+            reader: reads the records of other members' partitions, on other threads.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
-            outstanding: what becomes of ranges that are owed to other streams.
-            patience_s: how many seconds passing errors may delay the adoption of a partition. Each has its own time. None runs
-                for a partition whose topic does not exist.
+            outstanding: what the user chose for ranges that are owed to other streams.
+            patience_s: how many seconds retriable errors may delay the adoption of a partition. The time is counted for each
+                partition, and is paused while its topic does not exist.
             clock: returns seconds, monotonic.
             wall_clock: returns seconds since 1970, for the time that a claim records.
             observer: receives the records whenever they change.
         """
         self._stream = stream
-        """What the stream knows of itself. `claim` replaces it; `durable` and a report raise the newest durable plan in it."""
+        """The stream as its checkpoint describes it. `claim` replaces it; `durable` and reports raise its newest durable plan."""
         self._commits = commits
         self._clock = clock
         self._wall_clock = wall_clock
@@ -125,15 +125,15 @@ class Ledger:
         """The record of each adopted partition, as the group has accepted it."""
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
-        """Partitions with a range in the newest plan, owned ever since, and not claimed yet."""
+        """Partitions with a range in the newest plan that is not claimed yet, and owned since it was made."""
         self._blocked_at: float | None = None
-        """Since when a claim has waited for another member to adopt a partition."""
+        """When a claim began to wait for another member to adopt a partition."""
         self._invisible = -1
-        """The newest plan of which it was logged that no record can show it as done."""
+        """The newest plan for which a warning was logged that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The next offset to plan of each partition that new plans may have. Any thread may read it."""
+        """The next offset to plan of each partition that new plans may include. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
-        """How many offsets are held for other streams, for each owned partition with any. Any thread may read it."""
+        """The number of offsets held for other streams in each owned partition that has any. Any thread may read it."""
 
     # Called from any thread.
 
@@ -149,10 +149,10 @@ class Ledger:
     # Called before the member joins.
 
     def note_group(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note what the group holds for every partition of the subscribed topics.
+        """Note the commits of every partition of the subscribed topics, and refuse to start if the checkpoint is behind them.
 
         Raises:
-            CheckpointBehindGroup: some record knows plans of this stream that its checkpoint does not.
+            CheckpointBehindGroup: some record shows plans of this stream that are not in its checkpoint.
         """
         self._held_ranges.note_earlier_claims(commits)
         refuse_behind(self._stream, commits)
@@ -161,7 +161,7 @@ class Ledger:
     # Called by the member (member.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Begin to adopt the partitions. `idle` does it when the brokers have answered, and tries again after a passing error."""
+        """Begin to adopt the partitions. `idle` continues once the brokers have answered, and tries again after errors."""
         self._adopting.acquired(partitions - self._records.keys())
         self.close_reported()
         self._adopt_acquired()
@@ -174,12 +174,12 @@ class Ledger:
         self._confirm_if_possible(partitions)
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether a range of these is planned, or claimed and not yet confirmed, and may be confirmed soon."""
-        # The member that a claim waits for may drain, too, and wait for these partitions: both would stand still until a drain
-        # times out. Claims that are released open stay this stream's, so nothing is lost or read twice.
+        """Return whether these partitions have a range that is planned or claimed, and that may be confirmed soon."""
+        # The member that a claim waits for may be draining as well, and waiting for these partitions: both would stand still
+        # until a drain times out. Claims that are released open stay this stream's, so nothing is lost or read twice.
         if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
             return False
-        # No commit closes a claim in a deleted topic: a drain that waited for it would always time out.
+        # No commit closes a claim in a deleted topic, so a drain that waited for it would always time out.
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
             for partition in partitions.difference(self._closing.unclosable)
@@ -187,7 +187,7 @@ class Ledger:
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
-        # The last moment: what is open when this returns is owed to this stream by the next owner, and counts as lag until then.
+        # This is the last chance: the next owner holds the claims that are still open for this stream, and they count as lag.
         self._believe_report()
         self._confirm_if_possible(partitions)
         self.lost(partitions)
@@ -198,16 +198,16 @@ class Ledger:
             self._records.pop(partition, None)
         self._adopting.forget(partitions)
         self._held_ranges.forget(partitions)
-        # Another member may own them by now, and read what was planned here: a claim of this plan would read it once more.
+        # Another member may own them by now, and read the ranges planned here. If this plan claimed them, both would read them.
         self._planned -= partitions
         self._draining -= partitions
         self._publish()
 
     def idle(self) -> None:
-        """Close and settle what is confirmed. Adopt the acquired partitions that the brokers have answered for; ask about others.
+        """Do the work between polls: close confirmed claims, drop settled ranges, and continue to adopt acquired partitions.
 
         Raises:
-            GroupKafkaError: an error that does not pass, or that has lasted for longer than the patience.
+            GroupKafkaError: an error that is not retriable, or that has lasted for longer than the patience.
         """
         self.close_reported()
         self._ask_what_is_done(SETTLE_BETWEEN_TRIGGERS_S)
@@ -218,9 +218,10 @@ class Ledger:
         self._adopt_acquired()
 
     def close_reported(self) -> None:
-        """Close the claims of the newest claimed plan if it is reported as durable; else do nothing.
+        """Close the claims of the newest claimed plan if it is reported as durable.
 
-        What cannot be committed now is tried again. The next plan or claim closes it, too, and raises what does not pass.
+        A commit that fails now is tried again. The next plan or claim also closes these claims, and raises an error that is not
+        retriable.
 
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
@@ -229,7 +230,7 @@ class Ledger:
         if not self._closing.due:
             return
         try:
-            # What an earlier release left open is owed to this stream itself. It is as done as what is open.
+            # Ranges that an earlier release left open are owed to this stream itself, and are just as done as its open ranges.
             self._but_for_deleted(lambda: self._write(self._settled({self._stream.name: self._stream.durable})))
             self._but_for_deleted(self.confirm)
         except CommitOutcomeUnknown:
@@ -237,7 +238,7 @@ class Ledger:
         except GroupKafkaError as error:
             self._closing.failed(passing=error.passing)
             if error.passing:
-                log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
+                log.info("closing the claims of plan %d failed and will be tried again: %s", self._stream.durable, error)
             else:
                 _warn_of_open_claims(error)
         else:
@@ -246,29 +247,29 @@ class Ledger:
     # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: each partition was tried once, and one is adopted or none can be.
+        """Return whether planning can begin: every partition was tried once, and either one is adopted or none can be.
 
-        None can be if the group assigned none, or only partitions of deleted topics. If ranges are held for other streams, it was
-        also asked once which of them are done.
+        None can be adopted if the group assigned none, or only partitions of deleted topics. If ranges are held for other
+        streams, planning also waits until the group has been asked once which of them are done.
         """
         if self._adopting.undecided or self._confirmed_plans.unanswered:
             return False
         return bool(self._records) or self._adopting.only_deleted
 
     def durable(self, plan: int) -> None:
-        """Note that Spark has `plan` in its commit log; confirm the partitions that drain at once."""
+        """Note that Spark has `plan` in its commit log, and confirm draining partitions without waiting for the next claim."""
         if plan > self._stream.durable:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> Opened:
-        """Begin the plan that follows the newest durable one. Return what it is made of."""
+        """Begin the plan that follows the newest durable one, and return the records and ranges to make it from."""
         self.ask_what_is_settled()
         return self.opened()
 
     def opened(self) -> Opened:
-        """Return what the next plan is made of."""
+        """Return the records and ranges to make the next plan from."""
         return Opened(self.known(), self.to_reread())
 
     def known(self) -> dict[TopicPartition, CommitRecord]:
@@ -276,19 +277,19 @@ class Ledger:
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`)."""
+        """Return the ranges owed to other streams that this stream reads in their place (`outstandingClaims`)."""
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
     def propose(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.
+        """Note a plan before Spark gets it, so that its partitions count as in flight and a drain waits until it is claimed.
 
         Returns:
-            The ranges that may still be planned: partitions that have moved meanwhile are left out, and ranges for which the
-            partition's record has no room.
+            The ranges that may still be planned. Partitions that have moved in the meantime are left out, and so are ranges that
+            do not fit into the partition's record.
         """
-        # The plan was made on another thread. A partition that drains has no position now. One that left and came back has
-        # another, if somebody read on meanwhile: a claim from the old one would read those records twice.
+        # The plan was made on another thread. A partition that drains has no position now. A partition that left and came back
+        # has another position if its owner in between has read there: a claim from the old one would read those records twice.
         wanted = {
             partition: claimable(self._records[partition], ranges)
             for partition, ranges in planned.items()
@@ -299,26 +300,26 @@ class Ledger:
         return kept
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim what can be claimed of plan `stream.logged`, which is in Spark's offset log.
+        """Claim the ranges of plan `stream.logged`, which is in Spark's offset log, as far as this stream may read them.
 
-        The same commit confirms the previous plan. Calling it again changes nothing. Empty ranges need no claim.
+        The same commit confirms the previous plan. A second call changes nothing. Empty ranges need no claim.
 
         Raises:
             CheckpointBehindGroup, CommitRecordUnreadable: see rules.claim.
         """
-        # 1. From here on no report counts until all claims are made. One that comes so early is of another copy of the
-        #    checkpoint: it would close claims whose rows no sink has.
+        # 1. From here on no report counts until all claims are made. A report that comes this early is about another copy of the
+        #    checkpoint, and would close claims whose rows are in no sink.
         self._closing.claiming()
         self._stream = stream
         wanted = _not_empty(stream.ranges)
-        # 2. Records of owned partitions are as noted: nobody else can write them. Those of others have to be as they are now.
+        # 2. The records of owned partitions are as noted, because only this member can write them. All others are read again.
         held = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
         verdicts = self._verdicts({partition: held[partition] for partition in wanted})
-        # 3. The group accepts the claims before anything is read. Otherwise a next owner could begin at the old position, and
+        # 3. The group accepts the claims before anything is read. Otherwise the next owner could start at the old position, and
         #    read the same records. If this raises, the partitions stay planned, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        # 4. What is decided is not planned any more: a later attempt must not claim what this one has left to others.
+        # 4. Decided ranges are no longer planned, because a later attempt must not claim what this one has left to others.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
         if not waiting:
@@ -329,25 +330,25 @@ class Ledger:
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group holds for these partitions, owned by this member or not."""
+        """Return what the group has committed for these partitions, owned by this member or not."""
         return self._commits.fetch(partitions)
 
     def confirm(self) -> None:
-        """Close the claims of every durable plan. Nothing is sent if nothing is open and nobody has to learn that it is done."""
+        """Close the claims of every durable plan. Nothing is sent if the group's records already show all that is done."""
         self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
         self._warn_if_invisible()
 
     def ask_what_is_settled(self) -> None:
-        """Ask which owed ranges their streams have confirmed, every SETTLE_INTERVAL_S at most. `idle` drops these."""
+        """Ask which owed ranges their streams have confirmed, at most every SETTLE_INTERVAL_S. `idle` drops these ranges."""
         self._ask_what_is_done(SETTLE_INTERVAL_S)
 
     def go_on(self, losses: Iterable[PartitionLoss]) -> None:
-        """Continue behind what is lost.
+        """Continue after what is lost.
 
-        A partition of a deleted topic is left until the group asks it back, or the topic is created again.
+        A partition of a deleted topic is left alone until the group revokes it, or the topic is created again.
         """
         writes, deleted = _records_after(losses, self._records, self._stream)
-        # First, because the commit may fail: the query commits once more on its way out, and must not for a deleted topic.
+        # Before the commit, which may fail: a query that ends commits one last time, which it must not do for a deleted topic.
         for partition in deleted:
             del self._records[partition]
         self._planned -= deleted
@@ -355,14 +356,14 @@ class Ledger:
         self._publish()
         self._write(writes)
 
-    # The steps that these are made of.
+    # The steps that the methods above are made of.
 
     def _believe_report(self) -> None:
-        """Take the newest claimed plan for durable, if it was reported as that. Its claims are then to be closed."""
+        """Treat the newest claimed plan as durable if it was reported. Its claims can then be closed."""
         self._stream = self._closing.believe(self._stream)
 
     def _verdicts(self, held: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
-        """Return what is claimed of the newest plan in these partitions, of which the group holds this now."""
+        """Decide what to claim of the newest plan in each of these partitions, given what the group has committed for it."""
         now = int(self._wall_clock())
         return {
             partition: claim(
@@ -388,25 +389,27 @@ class Ledger:
             for found in self._adopting.answers(self._stream, draining=self._draining):
                 self._adopt(found)
         except GroupKafkaError as error:
-            # A query that was stopped and started again at once: its earlier run, which ends, has closed this run's claims on the
-            # same report. This run learns of it in a moment. Raised now, the error would end a query that is right.
+            # If a query is stopped and restarted quickly, its earlier run may still be ending, and may have closed this run's
+            # claims after the same report. This run gets the report in a moment. If the error were raised now, it would end a
+            # query that is right.
             unreported = isinstance(error, CheckpointBehindGroup) and self._closing.is_open(self._stream)
             if not self._adopting.try_again(error, passing=unreported):
                 raise
 
     def _adopt(self, found: BrokersAnswer) -> None:
-        """Write the records of partitions that the brokers have answered for, unless the group has the same already."""
+        """Write the records of partitions that the brokers have answered for, unless the group already has the same record."""
         done = self._confirmed_plans.done(self._stream)
         cluster_id, member = self._commits.cluster_id, self._commits.member
         adopted = adopted_records(self._stream, found, done=done, cluster_id=cluster_id, member=member)
-        new = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
+        unwritten = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
         try:
-            # What needs no commit is noted first: it is adopted even if the commit for the others fails.
-            self._note_written({partition: adopted[partition] for partition in adopted.keys() - new.keys()})
-            self._write(new)
+            # Records that need no commit are noted first, so that they are adopted even if the commit of the others fails.
+            self._note_written({partition: adopted[partition] for partition in adopted.keys() - unwritten.keys()})
+            self._write(unwritten)
         finally:
-            # Also if the commit failed, because a part of it may be written. What is owed there is asked about anew. Otherwise a
-            # stream that has come since the last answer would still count as dead, and its ranges would be read twice.
+            # This also runs if the commit failed, because a part of it may be written. Ranges that are owed there are asked about
+            # again. Otherwise a stream that has come back since the last answer would still count as dead, and its ranges would
+            # be read twice.
             held = adopted.keys() & self._records.keys()
             if any(adopted[partition].owed for partition in held):
                 self._confirmed_plans.adopted()
@@ -415,13 +418,13 @@ class Ledger:
             warn_of_another_cluster({partition: found.commits[partition] for partition in held})
 
     def _ask_what_is_done(self, interval_s: float) -> None:
-        """Ask which owed ranges their streams have confirmed, if any are owed and it was not just asked."""
+        """Ask which owed ranges their streams have confirmed, if there are any, and if the last question is `interval_s` old."""
         owned = self._records.keys() | self._adopting.partitions
         takes_over = self._held_ranges.takes_over
         self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over, interval_s=interval_s)
 
     def _settle(self) -> None:
-        """Drop owed ranges that are confirmed. What fails is tried again with the next answer.
+        """Drop owed ranges that are confirmed. A commit that fails is repeated after the next answer.
 
         Raises:
             CommitOutcomeUnknown: as `close_reported`.
@@ -434,7 +437,7 @@ class Ledger:
             log.info("claims that other streams have confirmed are dropped later: %s", error)
 
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
-        """Confirm before a release. What cannot be committed now stays claimed, and the next owner holds it for this stream.
+        """Confirm before a release. If the commit fails, the ranges stay claimed, and the next owner holds them for this stream.
 
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
@@ -447,47 +450,47 @@ class Ledger:
             _warn_of_open_claims(error)
 
     def _but_for_deleted(self, write: Callable[[], None]) -> None:
-        """Write records. Those of topics that do not exist are left to the next plan, which finds out."""
+        """Write records, except those of topics that do not exist: the next plan finds that out and handles it."""
         try:
             write()
         except TopicNotFound as error:
             log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
 
     def _warn_if_invisible(self) -> None:
-        """Log once of a finished plan that no record of this stream can show it to those who may hold ranges for it."""
+        """Warn once if a plan is finished, but this stream owns no record that could show that to holders of its ranges."""
         plan = self._stream.durable
         if self._records or not _not_empty(self._stream.ranges):
             return
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
             log.warning(
-                "plan %d of stream %s is finished, but this query owns no partition now, so it cannot say so in the group. If "
-                "others hold ranges of it, they stay owed, and count as lag, until the group gives this query a partition",
+                "plan %d of stream %s is finished, but this query owns no partition now, so it cannot record that in the group. "
+                "Ranges that others hold for this plan count as lag until the group assigns a partition to this query",
                 plan,
                 self._stream.name,
             )
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
-        """Return the records of these partitions with durable plans closed; only those that change."""
+        """Return the records of these partitions that change when durable plans are closed."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
         return _changed(owned, lambda record: confirm(record, self._stream))
 
     def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
-        """Return the records without the owed ranges of these plans; only those that change."""
+        """Return the records that change when the owed ranges of these plans are dropped."""
         return _changed(self._records, lambda record: settle(record, done))
 
     def _write(self, records: Records) -> None:
-        """Write the records.
+        """Commit the records to the group, and note those that it has accepted.
 
         Raises:
-            TopicNotFound: topics of some records do not exist. All others are written, and count.
+            TopicNotFound: topics of some records do not exist. All others are written and noted.
         """
         for accepted in self._commits.write(records):
-            # Not before: a claim that counts here, and that the group refuses, is read here and by the next owner.
+            # Not before: a claim that is noted here but refused by the group would be read here and by the next owner.
             self._note_written(accepted)
 
     def _note_written(self, records: Records) -> None:
-        """Note the records that the group has now."""
+        """Note the records that the group has accepted."""
         self._records |= records
         self._adopting.adopted(records.keys())
         self._publish()
@@ -501,9 +504,9 @@ class Ledger:
 
 
 def _changed(records: Records, rule: Callable[[CommitRecord], CommitRecord]) -> dict[TopicPartition, CommitRecord]:
-    """Return what a rule makes of the records that it changes."""
-    after = {partition: rule(record) for partition, record in records.items()}
-    return {partition: record for partition, record in after.items() if record is not records[partition]}
+    """Return the new records of the partitions whose record a rule changes."""
+    ruled = {partition: rule(record) for partition, record in records.items()}
+    return {partition: record for partition, record in ruled.items() if record is not records[partition]}
 
 
 def _records_after(
@@ -514,7 +517,7 @@ def _records_after(
     deleted: set[TopicPartition] = set()
     for loss in losses:
         record = records.get(loss.partition)
-        # Losses are found on another thread. If the partition has moved meanwhile, its position is not what is lost.
+        # Losses are found on another thread. If the partition has moved in the meantime, the loss is not about its new position.
         if record is None or loss.position not in {None, record.next}:
             continue
         if loss.resume is None:
@@ -525,7 +528,7 @@ def _records_after(
 
 
 def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, int]:
-    """Return how many offsets are held for other streams, for each partition with any."""
+    """Return the number of offsets held for other streams in each partition that has any."""
     return {
         partition: sum(entry.range.size for entry in owed)
         for partition, record in records.items()
@@ -534,7 +537,7 @@ def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, i
 
 
 def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return the partitions in which there is something to read."""
+    """Return the partitions that have an offset to read."""
     return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
 
 

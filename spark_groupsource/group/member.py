@@ -1,12 +1,12 @@
-"""The group member: the one thread that owns the consumer.
+"""Runs the group member: the one thread that owns the consumer.
 
-librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits for ever. So
-one thread does everything: it polls, and it runs the other threads' commands between polls. While it waits in `on_revoke`, it
-runs them inside the callback. The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and
-this module keeps what the group has assigned.
+librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits forever. So one
+thread does everything: it polls, and it runs the other threads' commands between polls. While it waits in `on_revoke`, it runs
+them inside the callback. The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and this
+module keeps track of the partitions that the group has assigned.
 
-The package handoff describes a partition's life. Here are its callbacks: `on_assign` acquires, `on_revoke` drains and releases,
-`on_lost` loses. A member that joins again (`rejoin`) drains and releases everything first.
+The package handoff describes the life of a partition. This module has its callbacks: `on_assign` acquires, `on_revoke` drains and
+releases, `on_lost` loses. A member that rejoins (`rejoin`) drains and releases everything first.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ TROUBLE_INTERVAL_S = 30.0
 """How often the same error of the brokers is logged while it lasts."""
 
 POLL_INTERVAL_S = 0.05
-"""Longest time between two polls when no command comes. Commands are served at once."""
+"""Longest time between two polls when no command comes. Commands are served without delay."""
 
 MEMBER_LIVES_EVERY_S = 0.5
-"""How often a caller that waits for the consumer's thread asks whether that still lives."""
+"""How often a caller that waits for the consumer's thread checks that the thread is still alive."""
 
 CALLBACK_AFTER_S = 2.0
-"""KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
+"""KIP-848: how long a new member that knows its epoch waits for the callback with its partitions."""
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ _METADATA_MAGIC = b"CGMDv2:"
 
 
 class State(Enum):
-    """Where a member is in its life."""
+    """The stages in a member's life."""
 
     NEW = "new"
     JOINING = "joining"
@@ -76,41 +76,41 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
     State.LEFT: frozenset({State.LEAVING}),
     State.FAILED: frozenset({State.LEAVING}),
 }
-"""The states that each state may follow. A member that loses partitions goes from MEMBER back to JOINING, and so does one that is
-to join again (`rejoin`). It may keep others, as of topics that still exist, and have to release them while it rejoins."""
+"""The states that each state may follow. A member goes from MEMBER back to JOINING when it loses partitions, or has to rejoin
+(`rejoin`). It may keep other partitions, such as those of topics that still exist, and have to release them while it rejoins."""
 
 
 class RecordKeeper(Protocol):
     """Keeps the commit records of a member's partitions. `ledger.Ledger` is the one that queries use.
 
-    The package handoff describes a partition's life, in which these methods are the steps. All are called on the consumer's
-    thread. They must not raise errors that pass.
+    The package handoff describes the life of a partition; these methods are its steps. All of them are called on the consumer's
+    thread, and must not raise retriable errors.
     """
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Begin to adopt these: the group assigned them. Empty when only the generation changed."""
+        """Begin to adopt partitions that the group has assigned. The set is empty if only the generation changed."""
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Plan nothing new for these: the group has asked them back."""
+        """Plan nothing new for partitions that the group has revoked."""
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether a planned or claimed range of these is not yet confirmed."""
+        """Return whether a planned or claimed range of these partitions is not confirmed yet."""
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget these after a last commit: they are about to be given back."""
+        """Forget partitions after a last commit, because they are about to be given back."""
 
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget these: another member may own them by now."""
+        """Forget partitions that another member may own by now."""
 
     def idle(self) -> None:
-        """Close what is reported, adopt what the brokers have answered for, try again what failed.
+        """Do the work between polls: close reported claims, adopt partitions with an answer, and repeat what failed.
 
-        Called between polls, and while `on_revoke` waits for ranges in flight.
+        Also called while `on_revoke` waits for ranges in flight.
         """
 
 
 class Member:
-    """One membership in one group, from `start` to `close`. `call` and `close` may be used from any thread."""
+    """One member of one group, from `start` to `close`. `call` and `close` may be used from any thread."""
 
     def __init__(
         self,
@@ -151,9 +151,9 @@ class Member:
         self._has_joined = False
         self._timeouts = 0
         self._rejoin_from: tuple[Assignment, str] | None = None
-        """The assignment with which the member is to join again, and why. Another thread sets it."""
+        """The assignment with which the member has to rejoin, and the reason. Another thread sets it."""
         self._has_drained = False
-        """Whether this member leaves in order to join again, and has drained everything before."""
+        """Whether this member has drained everything and is leaving in order to rejoin."""
         self._callback_due: Deadline | None = None
         self._assignment = Assignment()
         self._keeper: RecordKeeper
@@ -166,36 +166,36 @@ class Member:
 
     @property
     def assignment(self) -> Assignment:
-        """The newest assignment; a value, safe to read from any thread."""
+        """The newest assignment. It is an immutable value, safe to read from any thread."""
         return self._assignment
 
     @property
     def state(self) -> State:
-        """Where the member is now."""
+        """The current stage in the member's life."""
         return self._state
 
     @property
     def last_trouble(self) -> KafkaError | None:
-        """The last error that librdkafka reported: the likely reason when no assignment comes."""
+        """The last error that librdkafka reported, which is the likely reason if no assignment comes."""
         return self._last_trouble
 
     @property
     def timeouts(self) -> int:
-        """How often librdkafka has logged that requests timed out. What their answers said may be lost."""
+        """How often librdkafka has logged that requests timed out, so that their answers may be lost."""
         return self._timeouts
 
     @property
     def failure(self) -> GroupKafkaError | None:
-        """The error that ended the member, if one did. Every later `call` raises it at once."""
+        """The error that ended the member, if there is one. Every later `call` raises it immediately."""
         return self._failure
 
     @property
     def ended_by(self) -> int | None:
-        """The code of the brokers' error, or librdkafka's, that ended the member, if one did."""
+        """The brokers' or librdkafka's code of the error that ended the member, if there is one."""
         return self._ended_by
 
     def start(self, keeper: RecordKeeper) -> None:
-        """Join the group; return at once. `keeper` is called on every change, on the consumer's thread."""
+        """Start to join the group, without waiting. `keeper` is called on every change, on the consumer's thread."""
         self._keeper = keeper
         self._thread.start()
 
@@ -203,13 +203,13 @@ class Member:
         """Wait for the first assignment, which may be empty.
 
         Returns:
-            False when `timeout_s` seconds have passed without one.
+            False if `timeout_s` seconds have passed without an assignment.
 
         Raises:
             GroupKafkaError: the member failed instead.
         """
         for _ in Deadline(timeout_s, clock=self._clock).attempts(JOIN_INTERVAL_S):
-            # Read before the failure. A member that fails is marked as joined after that: it would seem to have joined.
+            # Read this before the failure: a member that fails is marked as joined afterwards, and would seem to have joined.
             joined = self._has_joined
             self._raise_failure()
             if joined:
@@ -217,7 +217,7 @@ class Member:
         return False
 
     def call(self, run: Callable[[], T]) -> T:
-        """Run something on the consumer's thread, and return its result. No callback of the group comes in between.
+        """Run a function on the consumer's thread, and return its result. No callback of the group comes in between.
 
         Raises:
             MembershipClosed: the member has left the group.
@@ -238,20 +238,20 @@ class Member:
             result: T = value
             return result
 
-    def rejoin(self, seen: Assignment, why: str) -> None:
-        """Have the member leave the group and join it again; return at once.
+    def rejoin(self, seen: Assignment, reason: str) -> None:
+        """Make the member leave the group and join it again, without waiting.
 
-        Nothing happens if its assignment has changed by then. It drains as if the group had asked everything back. Claims that
-        are still open then stay in the group's record.
+        The request is dropped if the member's assignment has changed since `seen`. The member drains as if the group had revoked
+        everything. Claims that are still open after that stay in the group's record.
 
         Args:
-            seen: the assignment for which this is decided.
-            why: about what it disagrees with the coordinator, for the log.
+            seen: the assignment that led to this request.
+            reason: how the member and the coordinator disagree, for the log.
         """
-        self._rejoin_from = (seen, why)
+        self._rejoin_from = (seen, reason)
 
     def close(self, timeout_s: float = LEAVE_S) -> None:
-        """Leave the group and end the thread; wait for that at most `timeout_s` seconds.
+        """Leave the group and end the thread, and wait at most `timeout_s` seconds for both.
 
         A static member stays in the group until its session times out. Safe in a signal handler, and when called again.
         """
@@ -279,8 +279,8 @@ class Member:
             self._move(State.JOINING)
             self._subscribe()
             while not self._closing and self._failure is None:
-                # The first assignment comes in `poll`, which serves callbacks and does not return for them. No command comes
-                # before it.
+                # Until the first assignment there are no commands. It comes in a callback inside `poll`, which does not return
+                # just because it has served one.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
                 self._read_epoch()
@@ -290,7 +290,7 @@ class Member:
             self._fail(error)
         except KafkaException as error:
             self._fail(self._explained(error.args[0]))
-        except Exception as error:  # noqa: BLE001 -- whatever ends this thread has to reach the query
+        except Exception as error:  # noqa: BLE001 -- the query has to learn of every error that ends this thread
             self._fail(MembershipError(f"The member of group {self._group_id} ended with an unexpected error: {error!r}"))
         finally:
             self._leave()
@@ -299,15 +299,15 @@ class Member:
         self.consumer.subscribe(self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _rejoin_if_asked(self) -> None:
-        asked, self._rejoin_from = self._rejoin_from, None
-        if asked is None or asked[0] != self._assignment or self._state is not State.MEMBER:
+        request, self._rejoin_from = self._rejoin_from, None
+        if request is None or request[0] != self._assignment or self._state is not State.MEMBER:
             return
-        log.warning("the coordinator and this driver disagree: %s", asked[1])
-        # 1. It drains first. A member that leaves sends no heartbeat, so a drain in `on_revoke` could outlast its session.
+        log.warning("the coordinator and this driver disagree: %s", request[1])
+        # 1. The member drains first. While it leaves it sends no heartbeat, so a drain in `on_revoke` could outlast its session.
         self._drain(self._assignment.partitions)
         if self._closing or self._failure is not None:
             return
-        # 2. It leaves, and joins again: librdkafka does that when `on_revoke` has been served, which does not drain again.
+        # 2. It leaves, and rejoins. librdkafka does so once `on_revoke` has been served, which does not drain a second time.
         self._has_drained = True
         self._move(State.JOINING)
         self.consumer.unsubscribe()
@@ -332,7 +332,7 @@ class Member:
     def _fail(self, error: GroupKafkaError) -> None:
         if self._failure is None:
             self._failure = error
-            if self._has_joined:  # the query learns of it with its next call, which may be its next trigger
+            if self._has_joined:  # the query gets the error with its next call, which may be as late as its next trigger
                 log.error("this driver's membership ends: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
@@ -363,9 +363,9 @@ class Member:
             log.warning("the Kafka client says: %s", error.str())
 
     def _read_epoch(self) -> None:
-        """Follow the member epoch of KIP-848: it rises without a callback, and callbacks still see the old one.
+        """Follow the member epoch of KIP-848, which rises without a callback, and which callbacks see too late.
 
-        A first assignment that is empty has no callback either. Without this, a member that gets nothing would never have joined.
+        An empty first assignment has no callback either, so this method also notices that a member without partitions has joined.
         """
         if not self._incremental_epochs or self._closing:
             return
@@ -398,21 +398,21 @@ class Member:
         draining: Iterable[TopicPartition] = (),
         generation: int | None = None,
     ) -> None:
-        before = self._assignment
-        after = Assignment(
+        previous = self._assignment
+        current = Assignment(
             frozenset(partitions),
             frozenset(draining),
-            before.generation if generation is None else generation,
-            before.member_id if self._closing else self.consumer.memberid() or "",
+            previous.generation if generation is None else generation,
+            previous.member_id if self._closing else self.consumer.memberid() or "",
         )
-        self._assign(after)
+        self._assign(current)
         log.info(
             "generation %d: gained [%s] lost [%s] kept [%s]%s",
-            after.generation,
-            _listed(after.partitions - before.partitions),
-            _listed(before.partitions - after.partitions),
-            _listed(after.partitions & before.partitions),
-            f" draining [{_listed(after.draining)}]" if after.draining else "",
+            current.generation,
+            _listed(current.partitions - previous.partitions),
+            _listed(previous.partitions - current.partitions),
+            _listed(current.partitions & previous.partitions),
+            f" draining [{_listed(current.draining)}]" if current.draining else "",
         )
 
     def _assign(self, assignment: Assignment) -> None:
@@ -432,24 +432,24 @@ class Member:
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)
         self._observer.rebalanced("revoked")
-        # 1. Claims are closed, as far as their batches end in time. The partitions are still this member's, so a commit is taken.
+        # 1. Claims are closed if their micro-batches end in time. This member still owns the partitions, so commits are accepted.
         self._guarded(lambda: self._drain(going))
         self._guarded(lambda: self._keeper.released(going))
-        # 2. librdkafka gives them back. From here on the next owner may adopt them, so nothing is written for them any more.
+        # 2. librdkafka gives the partitions back. From here on the next owner may adopt them, so no more is written for them.
         self._unassign(consumer)
-        # 3. Other threads see them go.
+        # 3. Other threads see that the partitions are gone.
         if not self._closing:
             self._publish(self._assignment.partitions - going)
 
     def _unassign(self, consumer: Consumer) -> None:
-        """Have librdkafka give back what a callback is about. Its own assignment is empty, so there is nothing to name."""
+        """Let librdkafka give back the partitions of a callback. None is named, because librdkafka's own assignment is empty."""
         if self._eager:
             consumer.unassign()
         else:
             consumer.incremental_unassign([])
 
     def _drain(self, going: frozenset[TopicPartition]) -> None:
-        """Wait until nothing of these partitions is in flight, for the drain timeout at most."""
+        """Wait until no range of these partitions is in flight, for the drain timeout at most."""
         self._keeper.draining(going)
         if self._closing or self._has_drained or not self._keeper.in_flight(going):
             return
@@ -464,7 +464,7 @@ class Member:
                     _listed(going),
                 )
                 break
-            # The query's commands are what ends the batch in flight. If they waited for this callback, both would be stuck.
+            # The micro-batch in flight ends by the query's commands. If they waited for this callback, both would be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
             self._guarded(self._keeper.idle)
             if self._failure is not None:
@@ -479,7 +479,7 @@ class Member:
             "[%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; their claims stay",
             _listed(partitions),
         )
-        # Nothing is committed any more, because another member may own them by now. It holds open claims for this stream.
+        # No more commits are sent, because another member may own the partitions by now. It holds open claims for this stream.
         self._guarded(lambda: self._keeper.lost(partitions))
         self._unassign(consumer)
         if not self._closing:
@@ -487,7 +487,7 @@ class Member:
             self._publish(self._assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Keep an exception inside the callback: otherwise librdkafka would assign the partitions and fetch them."""
+        """Run a step of a callback that must not raise: librdkafka would otherwise assign and fetch the partitions."""
         try:
             step()
         except GroupKafkaError as error:
@@ -507,10 +507,10 @@ def _listed(partitions: Iterable[TopicPartition]) -> str:
 def generation_of(consumer: Consumer) -> int:
     """Return the consumer's generation (classic) or member epoch (KIP-848); -1 outside a group.
 
-    librdkafka has no public getter. Its serialized ConsumerGroupMetadata has the number, in native byte order.
+    librdkafka has no public getter, but its serialized ConsumerGroupMetadata has the number, in native byte order.
 
     Raises:
-        MembershipError: this version of librdkafka serializes it differently.
+        MembershipError: this version of librdkafka serializes the metadata differently.
     """
     serialized = consumer.consumer_group_metadata()
     if not isinstance(serialized, bytes) or not serialized.startswith(_METADATA_MAGIC):

@@ -1,4 +1,4 @@
-"""Questions that brokers may take long to answer: each is asked on a thread of its own, and the consumer's thread goes on."""
+"""Asks questions that brokers may take long to answer, each on a thread of its own, so that the consumer's thread never waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ A = TypeVar("A")
 
 
 class Questions(Generic[Q, A]):
-    """The questions that are open, and the answers that were not taken yet. One thread asks and takes."""
+    """Runs questions on other threads, and keeps their answers until they are taken. One thread asks and takes."""
 
     def __init__(self, find_out: Callable[[Q], A], *, thread: str) -> None:
         """Begin without a question.
@@ -23,7 +23,7 @@ class Questions(Generic[Q, A]):
         """
         self._find_out = find_out
         self._thread = thread
-        # A signal handler may interrupt the thread that takes answers. It cannot hold the lock of a SimpleQueue then.
+        # A signal handler may interrupt the thread that takes answers, which then cannot hold the lock of a SimpleQueue.
         self._answers: SimpleQueue[tuple[Q, A | Exception]] = SimpleQueue()
 
     @property
@@ -32,21 +32,21 @@ class Questions(Generic[Q, A]):
         return not self._answers.empty()
 
     def ask(self, question: Q) -> None:
-        """Ask; return at once."""
+        """Ask a question without waiting for its answer."""
         threading.Thread(target=self._answer, args=(question,), name=self._thread, daemon=True).start()
 
     def take(self) -> tuple[Q, A | Exception] | None:
-        """Return the oldest answer with its question, or `None` if there is none. An exception says why there is no answer."""
+        """Return the oldest answer with its question, or `None` if there is none. The answer is an exception if asking failed."""
         try:
             return self._answers.get_nowait()
         except Empty:
             return None
 
     def _answer(self, question: Q) -> None:
-        """Run on a thread of its own."""
+        """Answer a question. Runs on the question's thread."""
         answer: A | Exception
         try:
             answer = self._find_out(question)
-        except Exception as error:  # noqa: BLE001 -- who takes the answer decides about it
+        except Exception as error:  # noqa: BLE001 -- the caller of `take` decides about it
             answer = error
         self._answers.put((question, answer))

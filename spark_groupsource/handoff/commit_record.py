@@ -4,12 +4,12 @@ Kafka stores an offset and a text (the metadata) for each group and partition. I
 current generation. The text is the record below. The offset is the lowest one that is not known to be durably processed. Another
 client that starts there may read records twice, but never skips one.
 
-Beside the two stands a leader epoch, in a field of Kafka's own (KIP-320). It belongs to `next`, and so to each offset below: no
-record below it is of a later epoch. A log that was cut below the position, and has grown again, is found by that.
+Kafka stores a leader epoch with them, in a field of its own (KIP-320). It is the epoch of `next`, and no record below `next` has
+a later one. The epoch reveals a log that was cut off below the position and has grown again.
 
-Any client can write such a text. What is not exactly a record of this format is `Foreign`, and only its offset is believed. A
-record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there. docs/design.md explains
-the fields.
+Any client can write such a text. Metadata that is not exactly a record of this format makes a commit `Foreign`, and only its
+offset is used. A record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there.
+docs/design.md explains the fields.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ STREAM_NAME = r"^[0-9a-zA-Z_-]{1,64}$"
 StreamName = Annotated[str, Field(pattern=STREAM_NAME)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
 WallClock = Annotated[int, Field(ge=0, lt=253_402_300_800)]
-"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. For people only: no rule depends on it."""
+"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. It is only shown to people: no rule depends on it."""
 PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 TopicId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{22}$")]
-"""The id that distinguishes a topic from an earlier one of the same name (KIP-516), in the base64 of Kafka's own tools."""
+"""The id that distinguishes a topic from an earlier one of the same name (KIP-516), in base64 as Kafka's own tools show it."""
 
 CLUSTER_ID = r"^[0-9a-zA-Z_-]{1,48}$"
 
 ClusterId = Annotated[str, Field(pattern=CLUSTER_ID)]
-"""A cluster's own name for itself (`cluster.id`)."""
+"""The id that a cluster has given itself (`cluster.id`)."""
 
 MemberMark = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{11}$")]
-"""What a record says of the member that wrote it (`mark_of`)."""
+"""The short mark of the member that wrote a record (`mark_of`)."""
 
 PAST_STREAMS = 8
-"""How many earlier owners a record remembers at most."""
+"""The most earlier owners that a record remembers."""
 
 
 def mark_of(member_id: str) -> MemberMark:
-    """Return the short mark of a group member. A member id may be long, because it begins with the client's `client.id`."""
+    """Return a short mark for a group member. Its id may be long, because it begins with the client's `client.id`."""
     return base64.urlsafe_b64encode(hashlib.sha256(member_id.encode()).digest()[:8]).decode().rstrip("=")
 
 
@@ -68,7 +68,7 @@ class PastStream(NamedTuple):
     stream: StreamName
     plan: PlanNumber
     done: PlanNumber
-    """The newest plan of it that was known to be done, when it owned the partition or later."""
+    """Its newest plan that was known to be done, when it owned the partition or later."""
 
 
 class OwedRange(NamedTuple):
@@ -79,7 +79,7 @@ class OwedRange(NamedTuple):
     start: Offset
     end: Offset
     since: WallClock | None = None
-    """When it was claimed, by its stream's clock. `None` if the record had no room for it."""
+    """When it was claimed, by the clock of its stream's host. `None` if the record had no room for the time."""
 
     @property
     def range(self) -> OffsetRange:
@@ -90,15 +90,15 @@ class OwedRange(NamedTuple):
 def merged(owed: Iterable[OwedRange]) -> tuple[OwedRange, ...]:
     """Return the ranges in the order of their offsets, with adjacent ranges of one stream and plan joined.
 
-    A joined range is as old as its older part. A record has little room: without this, each attempt that a limit cuts would leave
-    one more entry.
+    A joined range is as old as its older part. A record has little room: if ranges were not joined, each attempt that a limit
+    cuts short would leave one more entry.
     """
     joined: list[OwedRange] = []
     for entry in sorted(owed, key=lambda entry: entry.start):
-        before = joined[-1] if joined else None
-        if before is not None and (before.stream, before.plan, before.end) == (entry.stream, entry.plan, entry.start):
-            times = [since for since in (before.since, entry.since) if since is not None]
-            joined[-1] = before._replace(end=entry.end, since=min(times, default=None))
+        previous = joined[-1] if joined else None
+        if previous is not None and (previous.stream, previous.plan, previous.end) == (entry.stream, entry.plan, entry.start):
+            times = [claimed_at for claimed_at in (previous.since, entry.since) if claimed_at is not None]
+            joined[-1] = previous._replace(end=entry.end, since=min(times, default=None))
         else:
             joined.append(entry)
     return tuple(joined)
@@ -112,22 +112,22 @@ class OpenRange(NamedTuple):
 
 
 class HeldBack(NamedTuple):
-    """What holds a committed offset back: the lowest range that is not confirmed."""
+    """The lowest range that is not confirmed, which holds the committed offset back."""
 
     claim: OwedRange
-    """The range, and which stream claimed it for which plan and when. It starts at the committed offset."""
+    """The range, which stream claimed it for which plan, and when. It starts at the committed offset."""
     owed: bool
-    """Whether it is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
+    """Whether the range is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
     finished_lag: int
     """Number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
 
-    They are finished, and every lag tool counts them as lag. Compacted and transactional topics have fewer records than that.
+    They are finished, but every lag tool counts them as lag. Compacted and transactional topics have fewer records than offsets.
     """
 
 
 _LONGEST_NAME = "s" * 64
 _ALWAYS_FIT = 16
-"""Number of ranges that fit into any record, whatever their numbers and names, even when they are owed."""
+"""Number of ranges that always fit into a record, however long their numbers and names are, even when they are owed."""
 
 
 class CommitRecord(PlainModel):
@@ -139,11 +139,11 @@ class CommitRecord(PlainModel):
     stream: StreamName = Field(alias="s")
     """The stream that wrote the record."""
     logged: PlanNumber = Field(alias="n")
-    """The newest plan in that stream's offset log when it wrote. -1: none."""
+    """The newest plan in that stream's offset log when the record was written. -1: none."""
     done: PlanNumber
-    """The newest plan in that stream's commit log when it wrote. -1: none."""
+    """The newest plan in that stream's commit log when the record was written. -1: none."""
     next: Offset
-    """The position: where the partition's owner reads on."""
+    """The position: the next offset that the partition's owner reads."""
     open: tuple[OpenRange, ...] = ()
     """Ranges claimed for plan `logged` and not yet confirmed."""
     owed: tuple[OwedRange, ...] = ()
@@ -157,9 +157,9 @@ class CommitRecord(PlainModel):
     member: MemberMark | None = Field(default=None, alias="m")
     """The member that wrote the record. `None` if it did not know its own id."""
     epoch: int | None = Field(default=None, exclude=True)
-    """The leader epoch of `next`: no record below it is of a later one. `None` if it is not known. It stands beside the text."""
+    """The leader epoch of `next`: no record below has a later one. `None` if it is not known. It is not part of the text."""
     past: tuple[PastStream, ...] | None = None
-    """The streams that owned the partition before `stream`, the latest last. `None` if there are none, or no room for them."""
+    """The streams that owned the partition before `stream`, latest last. `None` if there are none, or no room for them."""
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
@@ -176,7 +176,7 @@ class CommitRecord(PlainModel):
         for held in unconfirmed:
             if not held.start < held.end <= self.next:
                 raise ValueError(f"the range {held} is empty or ends above next")
-        if any(before.end > after.start for before, after in itertools.pairwise(unconfirmed)):
+        if any(lower.end > upper.start for lower, upper in itertools.pairwise(unconfirmed)):
             raise ValueError("ranges overlap")
         return self
 
@@ -187,7 +187,7 @@ class CommitRecord(PlainModel):
 
     @property
     def held_back(self) -> HeldBack | None:
-        """What holds `offset` below `next`. `None` if no range is open or owed: then the two are equal."""
+        """The range that holds `offset` below `next`. `None` if no range is open or owed: then the two are equal."""
         claims = [
             *(HeldBack(entry, True, 0) for entry in self.owed),
             *(HeldBack(OwedRange(self.stream, self.logged, *held, self.claimed_at), False, 0) for held in self.open),
@@ -203,12 +203,12 @@ class CommitRecord(PlainModel):
         return OpenRange(*offsets) in self.open
 
     def surely_has_room(self, ranges: int) -> bool:
-        """Return whether claiming so many ranges leaves a record that fits whatever they are. Each may split an owed range."""
+        """Return whether this many more ranges can be claimed without measuring the record. Each may split an owed range."""
         return len(self.owed) + 2 * ranges <= _ALWAYS_FIT
 
     @property
     def size_once_adopted(self) -> int:
-        """Most bytes that the metadata can have once another stream adopted the partition. Open ranges are owed ones then."""
+        """The most bytes that the metadata may need once another stream has adopted the partition, and open ranges are owed."""
         if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
             return 0
         left_open = (OwedRange(self.stream, self.logged, *held, self.claimed_at) for held in self.open)
@@ -219,12 +219,12 @@ class CommitRecord(PlainModel):
             "next": 2**63 - 1,
             "open": (),
             "claimed_at": None,
-            "past": None,  # its owner may forget them (`fitting`)
+            "past": None,  # the owner may drop them to save room (`fitting`)
         }
         return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *left_open))}).metadata())
 
     def metadata(self) -> str:
-        """Return the text to commit beside `offset`: JSON, keys in a fixed order, without spaces and unknown values."""
+        """Return the text to commit with `offset`: JSON with the keys in a fixed order, without spaces and unknown values."""
         if all(entry.since is not None for entry in self.owed):
             return self.model_dump_json(by_alias=True, exclude_none=True)
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -233,11 +233,12 @@ class CommitRecord(PlainModel):
 
 
 def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> CommitRecord:
-    """Return the record, shortened if its metadata is longer than that, as far as this is safe.
+    """Return the record, shortened as far as is safe if its metadata is longer than `most_bytes`.
 
-    It forgets earlier streams, the oldest first. Then it forgets when ranges were claimed. Then it joins ranges that are owed to
-    one stream for one plan, the nearest first, if nothing is held between them. The offsets between are finished: their stream
-    does not read them, because they are not in its plan. Only `outstandingClaims=reread` reads them again.
+    First the record forgets earlier streams, the oldest first. Then it forgets when ranges were claimed. Last, it joins ranges
+    that are owed to one stream for one plan, the nearest first, if nothing is claimed between them. The offsets in between are
+    finished, and their stream does not read them, because they are not in its plan. Only `outstandingClaims=reread` reads them
+    again.
     """
     for shorter in _shortened(record):
         record = shorter
@@ -261,7 +262,7 @@ def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
 
 
 def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
-    """Return each two ranges that are owed to one stream for one plan, next to each other, with the distance between them."""
+    """Return the neighbouring ranges that are owed to one stream for one plan, in pairs, each with the distance between them."""
     held = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *open_) for open_ in record.open)], key=_start)
     return [
         (upper.start - lower.end, lower, upper)
@@ -275,17 +276,17 @@ def _start(entry: OwedRange) -> int:
 
 
 class Foreign(NamedTuple):
-    """A commit by another client or a tool, or one copied from another cluster. Only its offset is believed."""
+    """A commit by another client or a tool, or one copied from another cluster. Only its offset is used."""
 
     offset: int
     cluster_id: str | None = None
-    """The other cluster, if the commit is a record that was written there (Cluster Linking, MirrorMaker)."""
+    """The other cluster, if the commit is a record copied from there (Cluster Linking, MirrorMaker)."""
 
 
 class OtherFormat(NamedTuple):
-    """A commit record in a format that this version does not read.
+    """A commit record that another version wrote, in a format that this version cannot read.
 
-    Another version wrote it. It may owe ranges to any stream, so nothing can be decided about its partition.
+    The record may owe ranges to any stream, so nothing can be decided about its partition.
     """
 
     offset: int
@@ -293,7 +294,7 @@ class OtherFormat(NamedTuple):
     stream: str = ""
     """The stream that wrote it."""
     done: int = -1
-    """The newest plan of that stream that is done. -1: none, or not said."""
+    """The newest plan of that stream that is done. -1: none, or not recorded."""
 
 
 GroupCommit = CommitRecord | Foreign | OtherFormat | None
@@ -306,30 +307,30 @@ def position_of(commit: GroupCommit) -> int | None:
 
 
 def writable_cluster_id(cluster_id: str) -> str | None:
-    """Return the id if a record can carry it, else `None`: a record that does not read back would be another client's."""
+    """Return the id if a record can carry it, else `None`: a record that cannot be read back would count as another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
 
 
 def read_commits(
     found: Mapping[TopicPartition, tuple[int, str | None, int | None]], cluster_id: str | None = None
 ) -> dict[TopicPartition, GroupCommit]:
-    """Return what a group's committed offsets mean, each given with its metadata and its leader epoch. See `read_commit`."""
+    """Read a group's committed offsets, each given with its metadata and leader epoch. See `read_commit`."""
     return {place: read_commit(offset, text, cluster_id, epoch=epoch) for place, (offset, text, epoch) in found.items()}
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:
-    """Return what a committed offset and its metadata mean. Never raises.
+    """Read a committed offset and its metadata: a commit record, another client's commit, or nothing. Never raises.
 
-    A commit is `Foreign` if its metadata is too long, does not parse, or does not fit `offset`. The last happens when somebody
-    copies metadata, or moves the offset and keeps the text. A record of another cluster is `Foreign` too, because its topic ids
-    and plans mean nothing here. Metadata with a stream's name and another `v` is `OtherFormat`.
+    A commit is `Foreign` if its metadata is too long, does not parse, or does not fit `offset`. Metadata does not fit when a tool
+    copied it from another commit, or moved the offset and kept the text. A record of another cluster is `Foreign` too, because
+    its topic ids and plans mean nothing here. Metadata with a stream's name and another `v` is `OtherFormat`.
 
     Args:
         offset: The committed offset. Negative if the group has none.
-        metadata: The text beside it, which any client can have written.
+        metadata: The text committed with it, which any client may have written.
         cluster_id: The cluster that was asked. `None` if it does not matter or is not known.
-        epoch: The leader epoch beside it. `None` if it is not known. That of another client is not believed: some commit an
-            epoch that they have read once, and never a later one.
+        epoch: The leader epoch committed with it. `None` if it is not known. Another client's epoch is ignored, because some
+            clients keep committing an epoch that they have read once.
     """
     if offset < 0:
         return None
@@ -338,9 +339,9 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     try:
         record = CommitRecord.model_validate_json(metadata, by_alias=True, by_name=False)
     except (ValidationError, ValueError, RecursionError):
-        # Before `Foreign`: whoever goes on at the offset of such a record reads what is claimed a second time.
+        # This check comes before `Foreign`: a query that continued at such a record's offset would read claimed ranges again.
         return _in_other_format(offset, metadata) or Foreign(offset)
-    # Compared as text: JSON has several ways to write the same record, and this package uses only one.
+    # Compare the text: JSON has several ways to write the same record, and this package uses only one of them.
     if record.metadata() != metadata:
         return Foreign(offset)
     if cluster_id is not None and record.cluster_id not in {None, cluster_id}:

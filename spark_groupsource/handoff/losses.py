@@ -1,17 +1,18 @@
-"""Records that should be read and no longer exist in Kafka: found by comparing positions with the logs as they are now. Pure.
+"""Finds records that disappeared from Kafka before they were read, by comparing positions with the current logs. Pure.
 
 Four things can have happened to a partition:
 
 - its topic was deleted;
 - its topic was deleted and created again, which shows in the topic's id;
 - its log starts above the position (retention, delete-records);
-- its log was cut off below the position (an unclean leader election, a restored disk). It ends there, or has grown again: then
-  other records stand where those stood that were read. The log's leader epochs show that (KIP-320).
+- its log was cut off below the position (an unclean leader election, a restored disk). Either it ends there, or it has grown
+  again and has other records in place of those that were read. The log's leader epochs show the difference (KIP-320).
 
-With `failOnDataLoss=true` the query ends and lists the ranges. With `false` it logs them and goes on with what there is. What
-disappears while a task reads it, the task finds (fetch/lost_ranges.py).
+With `failOnDataLoss=true` the query ends and lists the ranges. With `false` it logs them and continues with what is left. A task
+finds the records that disappear while it reads (fetch/lost_ranges.py).
 
-Of a log that ends too low, one answer is no proof: a leader that was replaced may have given it. `CutDoubts` waits.
+One answer does not prove that a log ends too low, because a leader that was replaced may have given it. So `CutDoubts` waits
+until the brokers have given the same answer for some time.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 log = logging.getLogger(__name__)
 
 MOST_LISTED = 20
-"""Partitions that one error lists."""
+"""The most partitions that one error lists."""
 
 
 @dataclass(frozen=True)
 class LogState:
-    """What the brokers say of topics and partitions now. Whatever they do not say is left out."""
+    """The state of topics and partitions, as the brokers report it now. What they do not report is left out."""
 
     ids: Mapping[str, str | None] = field(default_factory=dict)
     """The id of each topic: `None` for a topic that does not exist, "" if the brokers have no topic ids."""
@@ -47,8 +48,8 @@ class LogState:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epochs of these ends."""
     diverging: Mapping[TopicPartition, int | None] = field(default_factory=dict)
-    """Where the logs were cut off below the positions (inclusive): from there on they have other records, or none. `None` for a
-    leader that knows no epoch as old as the position's."""
+    """Where the logs were cut off below the positions: from that offset on they have other records, or none. `None` if the
+    leader has no epoch as old as the position's."""
 
 
 class Cause(enum.Enum):
@@ -62,7 +63,7 @@ class Cause(enum.Enum):
 
 @dataclass(frozen=True)
 class PartitionLoss:
-    """Offsets of one partition that nobody can read any more."""
+    """Offsets of one partition that can no longer be read."""
 
     partition: TopicPartition
     cause: Cause
@@ -79,7 +80,7 @@ class PartitionLoss:
     epoch: int | None = None
     """The log's leader epoch now, if it is known."""
     end: int | None = None
-    """Where a log ends that was cut (exclusive)."""
+    """The end of a log that was cut off (exclusive)."""
 
     def __str__(self) -> str:
         lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
@@ -88,7 +89,7 @@ class PartitionLoss:
             text += f"the next offset to read was {self.position}, and "
         match self.cause:
             case Cause.DELETED:
-                return text + "the topic does not exist any more"
+                return text + "the topic no longer exists"
             case Cause.RECREATED:
                 begins = "" if self.resume is None else f"; the new log starts at {self.resume}"
                 return f"{text}the topic was deleted and created again (its id was {self.was} and is {self.topic_id}){begins}"
@@ -98,8 +99,8 @@ class PartitionLoss:
                 return f"{text}the log ends at {self.resume} (records were cut off, as by an unclean leader election)"
             case Cause.CUT if not self.lost:
                 return (
-                    f"{text}the leader's epochs are older than that of this offset (the brokers and their metadata were restored "
-                    "from an older copy): which records below it were replaced is not known"
+                    f"{text}the leader's epochs are older than the epoch of this offset (the brokers and their metadata were "
+                    "restored from an older copy), so it is not known which records below the offset were replaced"
                 )
             case Cause.CUT:
                 return (
@@ -121,11 +122,11 @@ def changed(was: str | None, now: str | None) -> bool:
 def partition_losses(
     records: Mapping[TopicPartition, CommitRecord], logs: LogState, last_ends: Mapping[TopicPartition, int]
 ) -> list[PartitionLoss]:
-    """Return what is lost of the partitions that a stream owns.
+    """Return what is lost in the partitions that a stream owns.
 
     Args:
         records: The record of each partition, with durable plans closed.
-        logs: What the brokers say of these partitions now.
+        logs: The state of these partitions now.
         last_ends: The last known ends. They show how much of a deleted log was not read.
     """
     found = []
@@ -152,9 +153,9 @@ def partition_losses(
 
 
 def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | None:
-    """Return where a log was cut off below `position`, whose end is known; `None` if it was not.
+    """Return where a log, whose end is known, was cut off below `position`; `None` if it was not.
 
-    A log may have been cut off further below than it ends now, if it has grown again.
+    If the log has grown again, it was cut off below its current end.
     """
     end = logs.ends[partition]
     if partition not in logs.diverging:
@@ -168,7 +169,7 @@ def to_validate(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the positions below which a log may have been cut off, each with its leader epoch.
 
-    A log is only cut off when it gets a new leader epoch. So nothing was cut where the epoch is still that of the position.
+    A log is only cut off when it gets a new leader epoch. So nothing was cut off while the epoch is still the position's.
 
     Args:
         positions: The next offset to read of each partition, and the leader epoch of that offset, if it is known.
@@ -182,7 +183,7 @@ def to_validate(
 
 
 def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
-    """Return what is lost of a partition that was just assigned, and whose topic was deleted and created again.
+    """Return what is lost in a partition that was just assigned, and whose topic was deleted and created again.
 
     Args:
         stream: The stream that adopts the partition.
@@ -203,7 +204,7 @@ def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, 
 
 
 def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
-    """Return what is lost of the stream's newest plan, which is about to be claimed: its ranges of deleted topics.
+    """Return the ranges of deleted topics in the stream's newest plan, which is about to be claimed.
 
     Args:
         stream: The stream, with the ranges of its newest plan.
@@ -239,13 +240,13 @@ def target_losses(
     records: Mapping[TopicPartition, CommitRecord],
     logs: LogState,
 ) -> list[PartitionLoss]:
-    """Return what is lost of the target that a run of Trigger.AvailableNow fixed when it started.
+    """Return which part of its target a run of Trigger.AvailableNow can no longer read. It fixed the target when it started.
 
     Args:
         target: The end of each partition that the run promised to read up to.
         target_ids: The ids of these topics at that time.
-        records: The records of the partitions that the stream owns. Of other partitions only a deleted topic is noticed.
-        logs: What the brokers say now; `diverging` is of these ends.
+        records: The records of the partitions that the stream owns. For other partitions only a deleted topic is noticed.
+        logs: The state of the logs now; its `diverging` belongs to the target's ends.
     """
     found = []
     for partition, end in sorted(target.items()):
@@ -262,13 +263,16 @@ def target_losses(
 
 
 class CutDoubts:
-    """Since when logs have ended too low. A partition in doubt is neither planned nor lost. Used by one thread."""
+    """Remembers since when logs have seemed to be cut off, and decides when that counts as a loss.
+
+    A partition in doubt is neither planned nor lost. Used by one thread.
+    """
 
     def __init__(self, believe_after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without a doubt.
+        """Begin with no partition in doubt.
 
         Args:
-            believe_after_s: how long a log has to end too low before that is believed, in s.
+            believe_after_s: how long a log has to end too low before it counts as cut off, in s.
             clock: returns seconds, monotonic.
         """
         self._believe_after_s = believe_after_s
@@ -276,28 +280,30 @@ class CutDoubts:
         self._since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
         self.again: frozenset[TopicPartition] = frozenset()
-        """Those in doubt that were so at the question before, too, long ago. Whoever asks now asks on until it is known."""
+        """Partitions that were already in doubt at the previous question, which was long ago, and still are. The caller keeps
+        asking about them until there is certainty."""
 
     def about(self, losses: Iterable[PartitionLoss], logs: LogState, *, at_once: bool = False) -> frozenset[TopicPartition]:
-        """Return the partitions whose log seems to be cut, and for which that is not believed yet.
+        """Return the partitions whose log seems to be cut off, but has not seemed so for long enough.
 
         Args:
-            losses: All that is lost by the newest answers. A partition that was in doubt and is not among them is well again.
-            logs: These answers. Whoever gave no id of a topic was not asked for its leaders either, so its cuts stay in doubt.
-            at_once: whether they were asked for right after the last ones came, however long that took.
+            losses: Everything that is lost according to the newest answers. A partition that is not among them is no longer in
+                doubt.
+            logs: These answers. Without the id of a topic, its leaders were not asked either, so its cuts stay in doubt.
+            at_once: whether the brokers were asked again right after their last answers, however long that took.
         """
         now = self._clock()
         cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
         for partition in cut.keys() - self._since.keys():
             log.warning(
-                "%s: its log seems to be cut off at %s, below what should be in it. A leader that was replaced may have said so: "
-                "nothing is planned there until that has been the answer for %.0f s",
+                "%s: its log seems to be cut off at %s, below what should be in it. The answer may come from a leader that was "
+                "replaced, so nothing is planned there until the answer has been the same for %.0f s",
                 partition,
                 cut[partition].resume,
                 self._believe_after_s,
             )
-        # Nobody has asked for long, as with a trigger of an hour. Two leaders that were replaced may have given the two answers,
-        # so the time begins anew: believed at once, a position would be cut back, and records read twice.
+        # The last question was long ago, as with a trigger of an hour. Each of the two answers may come from another leader that
+        # was replaced, so the time starts again: otherwise a position would be moved back, and records would be read twice.
         if not at_once and now - self._asked_at > self._believe_after_s:
             self.again, self._since = frozenset(self._since), {}
         self._asked_at = now
@@ -308,11 +314,11 @@ class CutDoubts:
 
 
 def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    """Return the record with which a partition is read on at `resume`, after what is lost.
+    """Return the record with which a partition continues at `resume`, after what is lost.
 
     Args:
         loss: What is lost.
-        resume: The offset to go on at.
+        resume: The offset to continue at.
         record: The partition's record, with durable plans closed.
     """
     match loss.cause:
@@ -337,14 +343,14 @@ def refuse(losses: Sequence[PartitionLoss]) -> None:
     if losses:
         raise DataLossError(
             f"Records that should be read are no longer in Kafka:{_lines_of(losses)}\n"
-            "To go on without them, set failOnDataLoss to false. A topic that was created again is then read from its beginning, "
-            "a log that starts higher from its start, and a log that was cut off from where it was cut. `groupkafka "
+            "To continue without them, set failOnDataLoss to false. The query then reads a topic that was created again from its "
+            "beginning, a log that starts higher from its start, and a log that was cut off from the cut. `groupkafka "
             "reset-offsets` moves a group to other offsets, once all its members are stopped."
         )
 
 
 def refuse_target(losses: Sequence[PartitionLoss]) -> None:
-    """End a run of Trigger.AvailableNow that cannot reach its target. It promised to read up to the target and then to end.
+    """End a run of Trigger.AvailableNow that cannot reach its target, because it has promised to read that far.
 
     Raises:
         DataLossError: Something is lost.
@@ -352,8 +358,8 @@ def refuse_target(losses: Sequence[PartitionLoss]) -> None:
     if losses:
         raise DataLossError(
             f"Records that Trigger.AvailableNow planned to read when it started are no longer in Kafka:{_lines_of(losses)}\n"
-            "This ends the run with any value of failOnDataLoss. The next run fixes a new target, and failOnDataLoss decides "
-            "whether it goes on without the lost records."
+            "The run ends whatever the value of failOnDataLoss. The next run fixes a new target, and failOnDataLoss decides "
+            "whether it continues without the lost records."
         )
 
 
@@ -363,7 +369,7 @@ def _lines_of(losses: Sequence[PartitionLoss]) -> str:
 
 
 def warn(losses: Iterable[PartitionLoss]) -> None:
-    """Log what is lost, and where its partitions are read on (`failOnDataLoss=false`)."""
+    """Log what is lost, and where the query continues in these partitions (`failOnDataLoss=false`)."""
     for loss in losses:
-        goes_on = "nothing more is read there" if loss.resume is None else f"the query goes on at {loss.resume}"
-        log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, goes_on)
+        outcome = "nothing more is read there" if loss.resume is None else f"the query continues at {loss.resume}"
+        log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, outcome)

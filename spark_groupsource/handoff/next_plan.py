@@ -1,4 +1,4 @@
-"""The next plan of a stream: what it reads, and the offset that Spark gets. Pure."""
+"""Makes the next plan of a stream: the ranges to read, and the offset that Spark gets. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from spark_groupsource.partition import Ranges, TopicPartition, topics_of
 def next_ranges(
     positions: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    again: Ranges,
+    reread: Ranges,
     *,
     least: int | None,
     most: int | None,
 ) -> Ranges:
-    """Return the ranges that the next plan is to read; none if there are fewer offsets than are waited for.
+    """Return the ranges that the next plan reads; none while there are fewer offsets than the query waits for.
 
     Args:
         positions: the next offset to read of each partition (inclusive).
         ends: the end of each partition (exclusive), no higher than the target of AvailableNow.
-        again: ranges below the positions that are read as well.
-        least: how many offsets are waited for (`minOffsetsPerTrigger`); `None` if the plan does not wait.
+        reread: ranges below the positions that are read again.
+        least: how many offsets to wait for (`minOffsetsPerTrigger`); `None` if the plan does not wait.
         most: about how many offsets to plan at most (`maxOffsetsPerTrigger`); `None` for no limit.
     """
-    if least is not None and available(positions, ends, again) < least:
+    if least is not None and available(positions, ends, reread) < least:
         return {}
-    return plan(positions, ends, most, again=again)
+    return plan(positions, ends, most, reread=reread)
 
 
 def next_offset(
@@ -50,13 +50,13 @@ def next_offset(
     """Return the offset of the plan that follows `start`.
 
     Args:
-        start: the offset of the plan before.
+        start: the offset of the previous plan.
         planned: the ranges of each owned partition.
         records: the record of each of these partitions.
-        ids: the topics' ids now, as in `losses.LogState.ids`, for records that were adopted when no broker gave an id.
+        ids: the topics' ids now, as in `losses.LogState.ids`, for records that were adopted without a topic id.
         generation: the member's generation when it planned.
         member: the member's id when it planned.
-        starts: where partitions start that the stream began with, has not owned yet, and finds no commit for.
+        starts: where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
         start_ids: the ids of their topics when the stream began, as far as they are known.
         cluster: the cluster's id, if it is known.
         cut: how the ranges are cut into tasks.
@@ -65,8 +65,8 @@ def next_offset(
     topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in planned}
     # A start in an earlier topic of the same name is void.
     carried = {
-        partition: where
-        for partition, where in starts.items()
+        partition: position
+        for partition, position in starts.items()
         if not changed(start_ids.get(partition.topic), topics.get(partition.topic) or "")
     }
     began_with = {topic: start_ids[topic] for topic in topics_of(carried) - topics.keys() if topic in start_ids}

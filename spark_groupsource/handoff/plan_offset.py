@@ -1,31 +1,31 @@
-"""The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
+"""The offset that Spark keeps in its offset log: one micro-batch plan, as JSON.
 
     {"v":4,"stream":…,"plan":…,"generation":…,"member":…,"group":…,"ranges":{topic:{partition:[[from,to],…]}},
      "starts":{topic:{partition:[start,…]}},"cut":[least,most],"shared":[least,most,small],"topics":{topic:id},"cluster":…,
      "epochs":{topic:{partition:[epoch,…]}}}
 
 `ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when
-there is nothing new. Before it stand the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry
-their own starts because Spark keeps only end offsets: the start of a partition that was just acquired stands nowhere else.
+there is nothing new. It follows the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry their
+own starts because Spark keeps only end offsets: the start of a partition that was just acquired is recorded nowhere else.
 
-`starts` has the partitions that the stream began with, that it has not owned yet, and that the group has no commit for: they
-start where the options named when the stream began. Each list is of consecutive partitions, and the key is the first of them. A
-start is an offset. If the leader did not answer, it is what has to be found out: -1 is the end, and `[time]` the first record
-that is not older (ms since 1970). `null` is whatever the options say by then. Every other partition without a commit starts at
-its beginning. So a stream from `earliest` has no starts.
+`starts` has the partitions that existed when the stream began, that it has not owned yet, and that have no commit of the group.
+They start where the options said when the stream began. Each list is of consecutive partitions, and its key is the first of them.
+A start is an offset. If the leader did not answer, it describes the offset: -1 is the end, and `[time]` the first record that is
+not older (ms since 1970). `null` leaves the start to the options at the time of adoption. Every other partition without a commit
+starts at its beginning. So a stream from `earliest` has no starts.
 
-A plan is cut into the same tasks whenever Spark runs it: a sink may count on that (docs/sink.md). So the offset has the values of
-`minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for one that was not set), and the rule by which
-small ranges of several partitions share a task (`shared`, see `Sharing`).
+A plan is cut into the same tasks whenever Spark runs it, because a sink may rely on that (docs/sink.md). So the offset has the
+values of `minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for an option that was not set), and the
+rule by which small ranges of several partitions share a task (`shared`, see `Sharing`).
 
-`epochs` has the leader epoch of each partition of `ranges` when it was planned, in lists as those of `starts`: no record below
-the end of its ranges was of a later epoch. So a task recognises records of a log that was cut and has grown again. It is unknown
-where the leader did not answer, and of brokers that say nothing of epochs.
+`epochs` has the leader epoch of each partition of `ranges` when it was planned, in lists like those of `starts`: no record below
+the end of its ranges had a later epoch. So a task recognises records of a log that was cut off and has grown again. The epoch is
+missing if the leader did not answer, or if the brokers do not report epochs.
 
 `topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
 group was moved to.
 
-The fields from `starts` on are left out where they would say nothing. Spark compares offsets as JSON text: keys are sorted.
+The fields from `starts` on are left out when they are empty. The keys are sorted, because Spark compares offsets as JSON text.
 """
 
 from __future__ import annotations
@@ -59,22 +59,22 @@ Bounds = tuple[Offset, Offset]
 
 
 class FromTime(NamedTuple):
-    """The first record that is not older, in ms since 1970. Its offset is not known yet."""
+    """A start at the first record that is not older than a time, in ms since 1970. Its offset is not known yet."""
 
     time: Annotated[int, Field(ge=0, lt=2**63)]
 
 
 AT_END = -1
-"""The end of a partition, while it is not known: the number for the latest in the JSON of `startingOffsets`."""
+"""A start at the end of a partition, while that is not known: the number for "latest" in the JSON of `startingOffsets`."""
 
 Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
-"""Where a partition starts: its offset, `AT_END`, a time, or `None` for what the options say now."""
+"""Where a partition starts: at an offset, at its end, at a time, or (`None`) where the options then say."""
 
 LONGEST_READABLE = 40
-"""How much of the query's name a stream's name begins with, in characters."""
+"""The most characters of the query's name that a stream's name begins with."""
 
 Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
-"""The least number of tasks, and the most offsets in one; `None` for no limit (`pieces`)."""
+"""The least number of tasks, and the most offsets in one task; `None` for no limit (`pieces`)."""
 
 Starts: TypeAlias = "Mapping[TopicPartition, Start]"
 
@@ -139,10 +139,10 @@ class PlanOffset(PlainModel):
 
         Args:
             group: The consumer group.
-            starts: Where the partitions start that exist now, without those that start at their beginning.
+            starts: Where the partitions that exist now start, without those that start at their beginning.
             topics: The ids of their topics, as far as they are known.
             cluster: The cluster's id, if it is known.
-            name: What the user calls the query. The stream's name begins with it, as far as it may have its characters.
+            name: The user's name for the query. The stream's name begins with it, without characters that are not allowed.
         """
         readable = re.sub(r"[^0-9a-zA-Z_-]+", "-", name)[:LONGEST_READABLE].strip("-")
         return cls.build(
@@ -183,14 +183,17 @@ class PlanOffset(PlainModel):
             member: The member's id when it planned.
             group: The consumer group.
             ranges: The ranges of each owned partition.
-            starts: Where partitions start that the stream began with, has not owned yet, and finds no commit for.
-            topics: The ids of the topics of both, as far as they are known.
+            starts: Where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
+            topics: The ids of the topics of `ranges` and `starts`, as far as they are known.
             cluster: The cluster's id, if it is known.
-            cut: How its ranges are cut into tasks.
-            shared: How its small ranges share tasks; None if none do.
-            epochs: The leader epoch of each partition of `ranges` that is known.
+            cut: How the ranges are cut into tasks.
+            shared: How small ranges share tasks; None if none do.
+            epochs: The leader epoch of each partition of `ranges`, as far as it is known.
         """
-        bounds = {partition: tuple((offsets.start, offsets.end) for offsets in each) for partition, each in ranges.items()}
+        bounds = {
+            partition: tuple((offsets.start, offsets.end) for offsets in of_partition)
+            for partition, of_partition in ranges.items()
+        }
         return cls(
             v=VERSION,
             stream=stream,
@@ -241,7 +244,7 @@ class PlanOffset(PlainModel):
         """The plan's ranges, empty ones included."""
         return MappingProxyType(
             {
-                TopicPartition(topic, int(partition)): tuple(OffsetRange(*each) for each in bounds)
+                TopicPartition(topic, int(partition)): tuple(OffsetRange(start, end) for start, end in bounds)
                 for topic, partitions in self.ranges.items()
                 for partition, bounds in partitions.items()
             }
@@ -249,7 +252,7 @@ class PlanOffset(PlainModel):
 
     @functools.cached_property
     def start_of(self) -> Starts:
-        """Where each partition starts that does not start at its beginning, if the group has no commit for it."""
+        """Where partitions without a commit start, unless they start at their beginning."""
         return _by_partition(self.starts)
 
     @functools.cached_property
@@ -258,16 +261,16 @@ class PlanOffset(PlainModel):
         return _by_partition(self.epochs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
+        """Return the offset as Spark stores it: plain dicts and lists, with sorted keys at every level."""
         in_order: dict[str, Any] = _sorted(self.model_dump(mode="json", exclude_defaults=True))
         return in_order
 
 
 def refuse_another_format(offset: Mapping[str, Any]) -> None:
-    """Refuse an offset of this package in a format that this version does not read.
+    """Refuse an offset that another version of this package wrote, in a format that this version cannot read.
 
     Args:
-        offset: The offset as plain JSON values. Whether another source wrote it is not looked at.
+        offset: The offset as plain JSON values. An offset of another source passes.
 
     Raises:
         OffsetError: Another version wrote it.
@@ -282,11 +285,11 @@ def _sorted(value: Any) -> Any:
 
 
 def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V, ...]]]:
-    """Return the values in lists of consecutive partitions, by topic and the first partition."""
+    """Group the values into lists of consecutive partitions, by topic and first partition."""
     runs: dict[str, dict[str, tuple[V, ...]]] = {}
-    # Within a run, the difference of a partition's number and its place in the order is the same.
+    # Within a run, a partition's number minus its place in the order stays the same.
     for (topic, _), run in itertools.groupby(
-        enumerate(sorted(values)), lambda each: (each[1].topic, each[1].partition - each[0])
+        enumerate(sorted(values)), lambda placed: (placed[1].topic, placed[1].partition - placed[0])
     ):
         partitions = [partition for _, partition in run]
         runs.setdefault(topic, {})[str(partitions[0].partition)] = tuple(values[partition] for partition in partitions)
@@ -294,7 +297,7 @@ def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V,
 
 
 def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping[TopicPartition, V]:
-    """Return what `_in_runs` was made of."""
+    """Return the values by partition: the reverse of `_in_runs`."""
     return MappingProxyType(
         {
             TopicPartition(topic, number): value
@@ -307,9 +310,9 @@ def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping
 
 @functools.lru_cache(maxsize=4)
 def _read(text: str) -> PlanOffset:
-    """Return the parsed offset, from a cache.
+    """Parse an offset, or return it from a cache.
 
-    Spark passes the same few offsets in each of its calls. Parsing one with thousands of partitions takes long.
+    Spark passes the same few offsets in each of its calls, and an offset with thousands of partitions takes long to parse.
 
     Raises:
         ValidationError: The text is not in the format.

@@ -1,4 +1,4 @@
-"""What the next micro-batch reads: from positions, end offsets and a limit to ranges, and from ranges to tasks. Pure."""
+"""Plans the next micro-batch: turns positions, end offsets and a limit into ranges, and ranges into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ Piece = tuple[TopicPartition, OffsetRange]
 """A range, or a part of one."""
 
 LEAST_TASKS = (4, 16)
-"""Up to so many tasks, none is shared: fewer would leave cores idle. How many of these depends on the offsets."""
+"""Ranges share tasks only if more tasks than this are left, because fewer would leave cores idle. The number of offsets decides
+where between the two bounds the limit is."""
 
 LEAST_OFFSETS = 100
-"""Offsets for which another task is made, between the two bounds of LEAST_TASKS. A task costs about 7 ms, most of it work of the
-driver, and twice as much on busy cores: as much as 100 records of which each takes 0.1 ms."""
+"""Between the two bounds of LEAST_TASKS, there is one task for this many offsets. A task costs about 7 ms, most of it in the
+driver, and twice as much on busy cores: as much as 100 records that take 0.1 ms each."""
 
 MOST_SHARED_OFFSETS = 2_000
-"""The most offsets of a shared task. It reads them in some ms: the task's fixed cost counts little then."""
+"""The most offsets of a shared task. Reading this many takes some ms, so the task's fixed cost hardly matters."""
 
 SMALL_OFFSETS = 500
 """A range with more offsets has a task of its own."""
 
 
 class Sharing(NamedTuple):
-    """When small ranges share a task."""
+    """The limits within which small ranges share a task."""
 
     least: Annotated[int, Field(ge=1)]
     """The least number of tasks: sharing never leaves fewer."""
     most: Annotated[int, Field(ge=1)]
     """The most offsets of a shared task."""
     small: Annotated[int, Field(ge=1)]
-    """The most offsets of a range that shares its task."""
+    """The most offsets of a range that may share a task."""
 
 
 def plan(
@@ -45,7 +46,7 @@ def plan(
     ends: Mapping[TopicPartition, int],
     max_offsets: int | None = None,
     *,
-    again: Ranges = MappingProxyType({}),
+    reread: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
     """Plan the ranges of each owned partition: those to read again, then the one at its position, which may be empty.
 
@@ -56,14 +57,14 @@ def plan(
         max_offsets: About how many offsets to plan at most (`maxOffsetsPerTrigger`). `None` for no limit. The limit is divided
             in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved. The sum
             may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
-        again: Ranges below the positions that are read as well (`outstandingClaims`). They count as lag and come first, each of
-            them as a whole: it was a part of one micro-batch before. A partition reads one of them at least, and more as far as
-            they fit into its share.
+        reread: Ranges below the positions that are read again (`outstandingClaims`). They count as lag and come first. Each is
+            read as a whole, because it was a part of one micro-batch before. A partition reads at least one of them, and as many
+            as fit into its share.
     """
     lags = lag(positions, ends)
     readable_of = {
         partition: [
-            *(offsets for offsets in again.get(partition, ()) if offsets.end <= ends.get(partition, 0)),
+            *(offsets for offsets in reread.get(partition, ()) if offsets.end <= ends.get(partition, 0)),
             OffsetRange(start, start + lags[partition]),
         ]
         for partition, start in positions.items()
@@ -80,9 +81,9 @@ def plan(
     return planned
 
 
-def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], again: Ranges) -> int:
-    """Return how many offsets could be planned without a limit."""
-    return sum(offsets.size for ranges in plan(positions, ends, again=again).values() for offsets in ranges)
+def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], reread: Ranges) -> int:
+    """Return how many offsets could be planned if there were no limit."""
+    return sum(offsets.size for ranges in plan(positions, ends, reread=reread).values() for offsets in ranges)
 
 
 def pieces(
@@ -91,8 +92,8 @@ def pieces(
     """Cut ranges into pieces of almost equal size, in the order of their offsets. Empty ranges are left out.
 
     Args:
-        ranges: What is to be read.
-        min_pieces: The least number of pieces (`minPartitions`), unless there are fewer offsets. The largest are cut first.
+        ranges: The ranges to read.
+        min_pieces: The least number of pieces (`minPartitions`), unless there are fewer offsets. The largest ones are cut first.
         max_size: The most offsets in a piece (`maxRecordsPerPartition`).
     """
     whole = [(partition, offsets) for partition, offsets in ranges if offsets.size]
@@ -122,7 +123,7 @@ def rule_of_sharing(
         ranges: See `tasks`.
         min_pieces: See `tasks`.
         max_size: See `tasks`.
-        least: The least number of tasks, if `min_pieces` is not higher. None: one for every LEAST_OFFSETS, within LEAST_TASKS.
+        least: The least number of tasks, unless `min_pieces` is higher. None: one for every LEAST_OFFSETS, within LEAST_TASKS.
     """
     if least is None:
         fewest, most = LEAST_TASKS
@@ -137,25 +138,25 @@ def tasks(
     max_size: int | None = None,
     sharing: Sharing | None = None,
 ) -> list[tuple[Piece, ...]]:
-    """Cut ranges into pieces, and put small pieces into shared tasks. A partition is in a shared task once.
+    """Cut ranges into pieces, and put small pieces into shared tasks. A shared task has at most one piece of a partition.
 
     Which pieces share a task does not depend on the order of the ranges. If tasks are shared, each task and the tasks themselves
     are in the order of their partitions.
 
     Args:
-        ranges: What is to be read.
+        ranges: The ranges to read.
         min_pieces: The least number of tasks (`minPartitions`), unless there are fewer offsets.
         max_size: The most offsets of a task (`maxRecordsPerPartition`).
-        sharing: When pieces share a task. None: never.
+        sharing: The limits within which pieces share a task. None: they never do.
     """
     if sharing is None:
         return [(piece,) for piece in pieces(ranges, min_pieces, max_size)]
     cut = pieces(sorted(ranges), min_pieces, max_size)
-    often = Counter(partition for partition, _ in cut)
+    pieces_of = Counter(partition for partition, _ in cut)
     small: list[Piece] = []
     alone: list[Piece] = []
     for piece in cut:
-        (small if piece[1].size <= sharing.small and often[piece[0]] == 1 else alone).append(piece)
+        (small if piece[1].size <= sharing.small and pieces_of[piece[0]] == 1 else alone).append(piece)
     least = max(1, sharing.least - len(alone))
     if len(small) <= least:
         return [(piece,) for piece in cut]
@@ -164,9 +165,9 @@ def tasks(
 
 
 def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
-    """Return what a task of a plan reads: the parts of its pieces that are granted, which may be nothing.
+    """Return what a task of a plan may read: the granted parts of its pieces, possibly none.
 
-    The task stays, and keeps its number: a sink knows a task of a replay by that.
+    A task without a granted part stays, and so every task keeps its number, by which a sink recognises the task in a replay.
 
     Args:
         task: One of `tasks`, made of all ranges of the plan.
@@ -181,9 +182,9 @@ def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
 
 
 def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
-    """Return the pieces in bins of almost equal size: at least `least` bins, and at most `most` offsets in one of several pieces.
+    """Distribute the pieces over bins of almost equal size: at least `least` bins, with at most `most` offsets in a shared one.
 
-    The largest piece comes first, and each goes to the bin with the fewest offsets. If it does not fit there, it fits nowhere.
+    The largest piece comes first, and each goes to the bin with the fewest offsets. If it does not fit there, it fits in none.
 
     Args:
         small: The pieces, in their order.
@@ -207,16 +208,16 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
-    """Return the first ranges, up to `count` offsets. Only the last one may be cut, and is always returned."""
-    *again, new = readable
+    """Return the first ranges, up to `count` offsets. The last range is always returned, and only this one may be cut."""
+    *reread, unread = readable
     taken: list[OffsetRange] = []
-    for offsets in again:
+    for offsets in reread:
         if taken and offsets.size > count:
             count = 0
             break
         taken.append(offsets)
         count = max(0, count - offsets.size)
-    return (*taken, OffsetRange(new.start, new.start + min(count, new.size)))
+    return (*taken, OffsetRange(unread.start, unread.start + min(count, unread.size)))
 
 
 def lag(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

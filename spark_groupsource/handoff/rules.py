@@ -1,12 +1,12 @@
-"""The rules of the hand-off as pure functions over a commit record and what a stream knows of itself.
+"""The rules of the hand-off, as pure functions of a commit record and of a stream's own checkpoint.
 
-    refuse_behind               ends a stream whose checkpoint is older than what the group knows of it, by a plan or by a commit
+    refuse_behind               ends a stream whose checkpoint is a plan or a commit behind the group's records
     adopt                       the record to write when the group assigns a partition
     claim                       which ranges of a logged plan this stream reads
     confirm                     closes the open ranges of a durable plan
     settle                      drops owed ranges that their stream has confirmed
     owed_to_others, claimable   ranges that this stream may take over from another one
-    cut_back, skip_to, start_over   where a partition is read on after records were lost
+    cut_back, skip_to, start_over   where a partition continues after records were lost
 
 The package's docstring has the life of a partition, step by step.
 """
@@ -41,7 +41,7 @@ Evidence = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Stream:
-    """What a stream knows of itself: its name, and what its checkpoint says."""
+    """A stream as its own checkpoint describes it."""
 
     name: str
     logged: int = -1
@@ -53,17 +53,17 @@ class Stream:
     topics: Mapping[str, str] = field(default_factory=dict)
     """The ids of the topics of these ranges, as far as they are known."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epoch of each of these partitions when plan `logged` was made: no record of its ranges is of a later one."""
+    """The leader epoch of each of these partitions when plan `logged` was made: no record of its ranges has a later one."""
 
 
 @dataclass(frozen=True)
 class OutstandingClaims:
-    """What the user chose for ranges that other streams claimed and did not confirm (`outstandingClaims`)."""
+    """What the user chose for ranges that other streams claimed but did not confirm (`outstandingClaims`)."""
 
     reread_after_s: float | None = None
     """Seconds after which a held range is read in a plan of this stream. `None`: never."""
     chosen: bool = True
-    """Whether the user has chosen. If not, a stream whose checkpoint is new warns of earlier claims."""
+    """Whether the user has chosen. If not, a stream with a new checkpoint warns of earlier claims."""
 
 
 HOLD = OutstandingClaims()
@@ -86,16 +86,16 @@ def alive(
     owned: Collection[TopicPartition],
     left: Collection[TopicPartition] = frozenset(),
 ) -> frozenset[str]:
-    """Return the streams that run now, as far as the group's records show it.
+    """Return the streams that are running, as far as the group's records show.
 
     A stream is alive if it wrote the record of a partition that this member does not own, and its member is still in the group.
-    If it were dead, the group would have assigned the partition to another member, which would have adopted it. Another client
-    of the group adopts nothing: there the record stays. A stream that owns nothing counts as dead.
+    If it were dead, the group would have assigned the partition to another member, which would have adopted it. A partition of
+    another client keeps its record, because only this source adopts. A stream that owns no partition counts as dead.
 
     Args:
-        commits: The records of every partition that this member subscribes to. Nobody here could adopt others.
+        commits: The records of every partition that this member subscribes to. It could not adopt any other.
         owned: The partitions that this member has adopted.
-        left: Partitions whose record is by a member that is known to have left the group.
+        left: Partitions whose record was written by a member that is known to have left the group.
     """
     return frozenset(
         commit.stream
@@ -111,11 +111,11 @@ def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, .
 def recreated(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
     """Return whether the known position belongs to an earlier topic of the same name.
 
-    Kafka deletes the commits of a deleted topic some time later. Then the stream's last plan has the earlier topic's id. A commit
-    by another client is believed, because somebody may have reset the offsets for the new topic.
+    Kafka deletes the commits of a deleted topic some time later. After that, the stream's last plan still has the earlier topic's
+    id. A commit by another client counts for the new topic, because a user may have reset the offsets for it.
 
     Args:
-        stream: The stream that asks.
+        stream: The stream that adopts the partition.
         partition: The partition.
         commit: What the group has committed for it.
         topic_id: The topic's id now, if it is known.
@@ -157,9 +157,9 @@ def adopt(
         stream: The stream that adopts the partition.
         partition: The partition.
         commit: What the group has committed for it.
-        starting_offset: Where to start if there is neither a commit nor a position in the stream's last plan. Also where to
-            start in a topic that was deleted and created again.
-        done: What the group's records show as done.
+        starting_offset: Where to start if there is neither a commit nor a position in the stream's last plan, or if the topic
+            was deleted and created again.
+        done: The newest plan of each stream that the group's records show as done.
         topic_id: The topic's id now, if it is known.
         cluster_id: The cluster's id, if it is known.
         member: The mark of the member that adopts (`commit_record.mark_of`).
@@ -187,7 +187,7 @@ def adopt(
 
 
 def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStream, ...] | None:
-    """Return which streams owned the partition before `stream`."""
+    """Return the streams that owned the partition before `stream`, with their newest plans."""
     if not isinstance(commit, CommitRecord):
         return None
     streams = (*(commit.past or ()), PastStream(commit.stream, commit.logged, commit.done))
@@ -198,7 +198,7 @@ def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStr
 
 
 def _with_what_is_done(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
-    """Return the earlier owners with what is known by now of their newest plans there."""
+    """Return the earlier owners, each with its newest plan that is known to be done by now."""
     if past is None:
         return None
     return tuple(earlier._replace(done=max(earlier.done, min(earlier.plan, done.get(earlier.stream, -1)))) for earlier in past)
@@ -227,15 +227,15 @@ def _adopt(
 
 
 def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-    """Refuse a checkpoint that is older than what the group knows of its stream.
+    """Refuse a checkpoint that is behind the group's records of its stream.
 
     Args:
-        stream: What the checkpoint says.
+        stream: The stream as the checkpoint describes it.
         commits: What the group has committed for any partitions.
 
     Raises:
-        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not, or knows its newest plan as done
-            although its checkpoint does not.
+        CheckpointBehindGroup: The group has records of a plan that is not in the checkpoint, or records the checkpoint's newest
+            plan as done although the checkpoint has no commit for it.
     """
     for partition, commit in commits.items():
         if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
@@ -245,17 +245,18 @@ def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 
 
 def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> bool:
-    """Return whether the record shows plan `logged` as done, while the checkpoint has it in its offset log only.
+    """Return whether the record shows plan `logged` as done, although the checkpoint has the plan only in its offset log.
 
-    Spark's commit log had the plan once: nothing else makes a stream call a plan done. The claims are closed, so a replay reads
-    nothing. The output has the rows if only the file of the commit log was lost, in a crash of its host. It lacks them if it was
-    restored with the checkpoint. Nothing in the group distinguishes the two, so the user has to.
+    Spark's commit log once had the plan, because a stream records a plan as done for no other reason. The claims are closed, so a
+    replay would read nothing. If only the commit log's file was lost, in a crash of its host, the output has the rows. If the
+    output was restored with the checkpoint, it lacks them. The group's records do not show which of the two happened, so the user
+    has to decide.
 
-    Only partitions in which the plan has offsets count, so that resetting these is a way on. That leaves out a plan of another
-    cluster, whose ranges are void, and a plan without records. What of the plan was claimed is not in the record any more: a
-    plan of which others had taken everything is refused as well. With asynchronous progress the driver's program may report
-    plan 0 before Spark has written its commit, and this source ends the query at plan 1: only a driver that is killed in these
-    ms meets this error, and its output has the rows.
+    Only partitions in which the plan has offsets count, so that the user can continue by resetting these. A plan of another
+    cluster, whose ranges are void, and a plan without records are left out. The record no longer shows which part of the plan was
+    claimed, so a plan that other streams have read completely is refused as well. With asynchronous progress the driver's program
+    may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a driver that is killed
+    within these ms meets this error then, and its output has the rows.
     """
     if stream.durable >= stream.logged or not any(offsets.size for offsets in stream.ranges.get(partition, ())):
         return False
@@ -266,7 +267,7 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
 
 
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
-    """Return the newest plan of this stream that the record knows: it wrote the record, is owed a range, or was there before."""
+    """Return the newest plan of this stream in the record: as its writer, for an owed range, or as a past owner."""
     known = (
         (commit.stream, commit.logged),
         *((entry.stream, entry.plan) for entry in commit.owed),
@@ -292,10 +293,10 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
     return CheckpointBehindGroup(
-        f"{partition}: the group knows plan {newest} of stream {stream.name}, but the newest plan in this query's checkpoint is "
-        f"{stream.logged}. Either a second driver runs on this checkpoint, or the checkpoint was restored from an older copy, or "
-        "it is a copy. The query stops. Otherwise it would plan other records under batch ids that the sink already has and "
-        "ignores. Choose:\n"
+        f"{partition}: the group's record shows plan {newest} of stream {stream.name}, but the newest plan in this query's "
+        f"checkpoint is {stream.logged}. Either a second driver runs on this checkpoint, or the checkpoint was restored from an "
+        "older copy, or it is a copy. The query stops, because it would otherwise plan other records under batch ids that the "
+        "sink already has and ignores. Choose:\n"
         "  - A second driver runs on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
@@ -308,7 +309,7 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
 
 
 def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
-    # What somebody has reset already comes last: where the list is cut off, the next start shows the rest.
+    # Partitions that the user has already reset come last. If the list is cut off here, the next start shows the rest.
     lacking = {partition for partition, commit in commits.items() if _lacks_commit(stream, partition, commit)}
     lines = []
     for partition in sorted(stream.ranges, key=lambda partition: (partition not in lacking, partition)):
@@ -320,17 +321,18 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
     listed = "".join(lines[:RANGES_LISTED])
     more = f"\n    and {len(lines) - RANGES_LISTED} more, which the next start lists" if len(lines) > RANGES_LISTED else ""
     return CheckpointBehindGroup(
-        f"The group knows that plan {stream.logged} of stream {stream.name} is done. This query's checkpoint has it in its "
-        "offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second driver runs on "
-        "this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the commit. The query "
-        f"stops. Otherwise it would run the plan again without any row. The plan has{listed}{more}\nChoose:\n"
+        f"The group's records show that plan {stream.logged} of stream {stream.name} is done. This query's checkpoint has the "
+        "plan in its offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second "
+        "driver runs on this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the "
+        "commit. The query stops, because it would otherwise run the plan again without any row. The plan "
+        f"has{listed}{more}\nChoose:\n"
         "  - A second driver runs on the checkpoint: stop one of the two, and start the other one. Nothing is lost or "
         "duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost, and the output lacks the rows of this plan, because it was restored as well: stop "
         "every query of the group. Set each partition above to the first offset of its ranges: `groupkafka reset-offsets --topic "
         "NAME:PARTITION --to-offset FIRST --execute`. Then start this query on this checkpoint. It runs the plan without a row, "
-        "and reads the rows in its next micro-batch. No row is lost. What other queries have read from these offsets on is "
+        "and reads the rows in its next micro-batch. No row is lost. Rows that other queries have read from these offsets on are "
         "duplicated.\n"
         "  - The newest checkpoint is lost, and the output has the rows: do the same with the group's position. Nothing is lost "
         "or duplicated in the output. The state of stateful operators lacks these rows."
@@ -338,7 +340,7 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
 
 
 def unreadable(partition: TopicPartition, commit: OtherFormat) -> CommitRecordUnreadable:
-    """Return the error for a record in a format that this version does not read."""
+    """Return the error for a record in a format that this version cannot read."""
     return CommitRecordUnreadable(another_version(f"The commit record of {partition}", commit.version, VERSION))
 
 
@@ -362,19 +364,19 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
 
 
 def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
-    """Return the record for a log that was cut at `end`, below the position, and may have grown again since.
+    """Return the record for a log that was cut off at `end`, below the position, and may have grown again since.
 
-    The partition is read on at `end`. Claims above `end` are dropped. `epoch`: the log's leader epoch now, if it is known.
+    The partition continues at `end`. Claims above `end` are dropped. `epoch`: the log's leader epoch now, if it is known.
     """
-    there = OffsetRange(0, end)
-    open_ = (OffsetRange(*held).overlap(there) for held in record.open)
-    owed = ((entry, entry.range.overlap(there)) for entry in record.owed)
+    remaining = OffsetRange(0, end)
+    open_ = (OffsetRange(*held).overlap(remaining) for held in record.open)
+    owed = ((entry, entry.range.overlap(remaining)) for entry in record.owed)
     return record.model_copy(
         update={
             "next": end,
             "epoch": epoch,
-            "open": tuple(OpenRange(*left) for left in open_ if left.size),
-            "owed": tuple(entry._replace(start=left.start, end=left.end) for entry, left in owed if left.size),
+            "open": tuple(OpenRange(*part) for part in open_ if part.size),
+            "owed": tuple(entry._replace(start=part.start, end=part.end) for entry, part in owed if part.size),
         }
     )
 
@@ -393,30 +395,30 @@ def start_over(record: CommitRecord, start: int, topic_id: str | None) -> Commit
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
     """Return the owed ranges that the record's owner may take over (`outstandingClaims`), in the order of their offsets.
 
-    Ranges that are owed to the owner itself are not among them: its commit log settles these.
+    Ranges that are owed to the owner itself are not among them, because its own commit log decides about these.
     """
     return tuple(sorted((entry for entry in record.owed if entry.stream != stream.name), key=lambda entry: entry.start))
 
 
 def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the ranges that the record's owner may claim: the one at its position, and whole ranges that are owed to others."""
+    """Return the ranges that the record's owner may claim: the one at its position, and whole ranges owed to other streams."""
     owed = [entry.range for entry in record.owed if entry.stream != record.stream]
     return tuple(offsets for offsets in ranges if offsets.start == record.next or offsets in owed)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a stream does with the ranges of one partition in a plan that it has in its offset log."""
+    """The decision on one partition of a logged plan: what to read, and what to write before."""
 
     read: tuple[OffsetRange, ...] = ()
     """The ranges to read, once `write` is in the group.
 
-    Ranges not listed are never read by this plan. A retry returns the same ranges, or fewer if another stream took one over.
+    This plan never reads any other range. A retry returns the same ranges, or fewer if another stream took one over.
     """
     write: CommitRecord | None = None
-    """The record that has to be in the group before anything is read."""
+    """The record to commit to the group before anything is read."""
     waits: bool = False
-    """Whether to ask again later: the partition is not owned, and no other stream has adopted it yet."""
+    """Whether to decide again later, because the partition is not owned, and no other stream has adopted it yet."""
 
 
 def claim(
@@ -434,11 +436,11 @@ def claim(
         commit: What the group has committed for it now.
         owned: Whether this member owns the partition now and has adopted it.
         held_since_planned: Whether this run made the plan and has owned the partition ever since.
-        now: Seconds since 1970, written beside a claim for people who ask since when it exists.
+        now: Seconds since 1970, recorded with the claim so that people can see how old it is.
 
     Raises:
         CheckpointBehindGroup: As `refuse_behind`.
-        CommitRecordUnreadable: The record is in a format that this version does not read. It may hold ranges for this stream.
+        CommitRecordUnreadable: The record is in a format that this version cannot read, and may hold ranges for this stream.
     """
     if isinstance(commit, OtherFormat):
         raise unreadable(partition, commit)
@@ -451,14 +453,15 @@ def claim(
     if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
         return Verdict(read=held)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
-        # The new owner began at the position before this plan, and holds nothing for it: it reads these records.
+        # The new owner started at the position before this plan, and holds nothing for the plan: it reads these records itself.
         return Verdict()
     if commit is not None and commit.logged == plan:
-        # The plan was claimed here before. What is not open any more is closed, or another's: claimed now, it is read twice.
+        # The plan was claimed here before. Ranges that are no longer open are confirmed, or another stream has taken them over:
+        # if this stream claimed them now, they would be read twice.
         return Verdict()
     if commit is None or not owned:
-        # Another run of this stream may own the partition, and still claim the range. If this run had left it out by then, the
-        # sink would have the plan without it: the records would be lost.
+        # Another run of this stream may own the partition, and still claim the range. If this run left the range out now, the
+        # sink would have the plan without it, and the records would be lost.
         return Verdict(waits=True)
     if not held_since_planned:
         # Nothing is lost: the position stays where it is, and the next plan starts there.
@@ -469,7 +472,7 @@ def claim(
         "done": stream.durable,
         "claimed_at": max(0, now) if any(offsets.size for offsets in taken) else None,
         "topic_id": commit.topic_id or stream.topics.get(partition.topic),
-        # Where no end was known, the position stays, and so does its epoch.
+        # If the end was not known, the position stays, and so does its epoch.
         "epoch": stream.epochs.get(partition, commit.epoch if stream.ranges[partition][-1].end == commit.next else None),
     }
     write = _taken(commit, taken, stream.ranges[partition][-1].end).model_copy(update=claimed)
@@ -485,11 +488,11 @@ def _taken(record: CommitRecord, ranges: Iterable[OffsetRange], position: int) -
 
 
 def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    """Return the ranges of a plan whose claim leaves the record short enough to be written and to be adopted.
+    """Return the ranges of a plan that may be claimed while the record stays short enough to be written and adopted.
 
-    An adopted record is longer, because open ranges become owed ones. Without this room each next owner would fail in turn.
-    Ranges that are owed to others are kept first, because taking them over needs no room. The last range is always returned, but
-    may be empty.
+    An adopted record is longer, because open ranges become owed ones. If there were no room for that, each new owner would fail
+    in turn. Ranges that are owed to other streams are kept first, because taking them over needs no room. The last range is
+    always returned, but may be empty.
 
     Args:
         record: The partition's record before the claim.
@@ -497,9 +500,9 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
     """
     if record.surely_has_room(len(ranges)):
         return ranges
-    *again, new = ranges
-    nothing_new = OffsetRange(new.start, new.start)
-    fewer = ((*again[:count], nothing_new) for count in range(len(again), 0, -1))
+    *reread, unread = ranges
+    nothing_new = OffsetRange(unread.start, unread.start)
+    fewer = ((*reread[:count], nothing_new) for count in range(len(reread), 0, -1))
     for chosen in (ranges, *fewer):
         if _taken(record, chosen, chosen[-1].end).size_once_adopted <= MAX_METADATA_BYTES:
             return chosen
@@ -509,7 +512,7 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
 def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return the parts of these ranges that the record holds for plan `stream.logged`.
 
-    The record may hold a part of a range: the log was cut, or an earlier version took over a part of what is owed.
+    The record may hold only a part of a range, because the log was cut off, or an earlier version took over a part of a claim.
     """
     owed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):

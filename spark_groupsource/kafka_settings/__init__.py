@@ -1,6 +1,6 @@
-"""Settings of Kafka's Java client in, settings of librdkafka out. librdkafka's library is asked which values it takes, no broker.
+"""Translates settings of Kafka's Java client into settings of librdkafka, without asking a broker.
 
-The module translation.py runs the steps over one draft (draft.py). Most settings are translated by the tables of tables.py
-alone. Settings that depend on each other have steps of their own, in login.py and key_stores.py. The module secrets.py decides
-which values no text may show.
+translation.py runs the steps over one draft (draft.py), which asks librdkafka's library which values it accepts. The tables of
+tables.py are enough for most settings. Settings that depend on each other have steps of their own, in login.py and key_stores.py.
+secrets.py decides which values must never be shown.
 """

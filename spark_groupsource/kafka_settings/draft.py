@@ -1,6 +1,6 @@
-"""A translation in progress: the settings still to translate, those already translated, and the mistakes found.
+"""Keeps a translation in progress: the settings still to translate, those already translated, and the mistakes found.
 
-librdkafka itself says which settings it has, and which values they take.
+librdkafka itself is asked which settings it has, and which values it accepts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _END = "groupkafka.end"
 _MOST = 2**31 - 1
 
 _FLAGS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}
-"""What librdkafka reads as true and false. The rest of this package compares with these two words."""
+"""The words that librdkafka reads as true and false. The rest of this package compares with these two words."""
 
 
 class Draft:
@@ -26,7 +26,7 @@ class Draft:
 
     def __init__(self, given: dict[str, str], *, writes: bool = False) -> None:
         self.writes = writes
-        """Whether they are of a producer."""
+        """Whether the settings are for a producer."""
         self.given = given
         """The user's settings that no step has taken yet, with names in lower case."""
         self.settings: dict[str, str] = {}
@@ -42,7 +42,7 @@ class Draft:
         return self.given.pop(name, None)
 
     def wrong(self, name: str, reason: str, *, value: str | None = None) -> None:
-        """Add a mistake. A later step does not report what only follows from it: see `has_mistake`."""
+        """Add a mistake. Later steps do not report its consequences: see `has_mistake`."""
         self._reported.add(name)
         given = "" if value is None else f" = {shown(name, value)}"
         self.problems.append(f"kafka.{shown_name(name)}{given}: {reason}" + ("" if reason.endswith("?") else "."))
@@ -52,7 +52,7 @@ class Draft:
         return any(name.startswith(prefix) for name in self._reported)
 
     def put(self, target: str, value: str, source: str) -> None:
-        """Set `target` to the value of `source`. It is a mistake if another setting has set it to something else."""
+        """Set `target` to the value of `source`. It is a mistake if another setting has set `target` to something else."""
         value = REWRITTEN.get((target, value.strip()), value)
         if not value.strip() and target in BLANK_IS_UNSET:
             return
@@ -70,11 +70,11 @@ class Draft:
 
 
 def _read(name: str, value: str) -> str:
-    """Return the value in librdkafka's form: without blanks at its ends, but for a secret or a user's name."""
+    """Return the value in librdkafka's form: without blanks at its ends, unless it is a secret or a user's name."""
     if is_secret(name) or name == "sasl.username":
         return value
     read, lower = value.strip(), value.strip().lower()
-    # A group may be called TRUE, and a number may be 1: only a flag takes true, and not any text.
+    # A group may be called TRUE, and a number may be 1: only a flag accepts true but not any other text.
     if lower in _FLAGS and refusal(name, "true") is None and refusal(name, "neither") is not None:
         return _FLAGS[lower]
     return lower if lower in CHOICES.get(name, ()) else read
@@ -88,13 +88,13 @@ def class_name(value: str) -> str:
 def exists(name: str) -> bool:
     """Return whether the installed librdkafka has a setting of this name.
 
-    So a setting that only a newer librdkafka knows works without a change here.
+    This way a setting of a newer librdkafka works without a change here.
     """
-    return not (_said(name, "1") or "").startswith("No such configuration property")
+    return not (_objection(name, "1") or "").startswith("No such configuration property")
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Return why librdkafka does not take this value, or `None` if it takes it. The text holds no secret.
+    """Return why librdkafka does not accept this value, or `None` if it does. The text contains no secret.
 
     Args:
         name: The name of a setting of librdkafka.
@@ -104,28 +104,28 @@ def refusal(name: str, value: str) -> str | None:
         return "a value that is not empty is expected"
     if name in CHOICES:
         return None if value in CHOICES[name] else f"{' or '.join(CHOICES[name])} is expected"
-    is_number = "Integer configuration property" in (_said(name, "") or "")
+    is_number = "Integer configuration property" in (_objection(name, "") or "")
     # librdkafka reads 6s as 6, and 4294967297 as 1.
     if is_number and not (re.fullmatch(r"-?[0-9]{1,18}", value) and abs(int(value)) <= _MOST):
         return f"a whole number is expected, of {_MOST} at most"
     if name == "ssl.providers" and not re.fullmatch(r"\w+( *, *\w+)*", value):
         return "a list of names, without paths, is expected"
-    said = _said(name, value)
-    return None if said is None else f"librdkafka refuses it: {without_secrets(said, {name: value}).strip()}"
+    objection = _objection(name, value)
+    return None if objection is None else f"librdkafka refuses it: {without_secrets(objection, {name: value}).strip()}"
 
 
 def nearest(name: str, value: str) -> str:
-    """Return the nearest number to `value` that librdkafka takes. A negative number, or another text, is returned as it is."""
-    found = re.search(r"range (-?[0-9]+)\.\.(-?[0-9]+)", _said(name, str(-_MOST)) or "")
+    """Return the nearest number to `value` that librdkafka accepts. A negative number, or any other text, stays unchanged."""
+    found = re.search(r"range (-?[0-9]+)\.\.(-?[0-9]+)", _objection(name, str(-_MOST)) or "")
     if found is None or not re.fullmatch(r"[0-9]{1,19}", value):
         return value
     return str(min(max(int(value), int(found[1])), int(found[2])))
 
 
-def _said(name: str, value: str) -> str | None:
-    """Return what librdkafka says against a setting; `None` if it takes it.
+def _objection(name: str, value: str) -> str | None:
+    """Return librdkafka's objection to a setting; `None` if it accepts the setting.
 
-    Nothing is started: the properties end with one that does not exist, so no client comes of them.
+    Nothing is started, because the last property does not exist, so that no client is made.
     """
     try:
         Consumer({"group.id": "-", name: value, _END: ""})

@@ -1,7 +1,7 @@
-"""`${env:NAME}` in a setting that may differ by host: each process replaces it where it makes a client.
+"""Replaces `${env:NAME}` in settings that may differ from host to host, in each process that makes a client.
 
-The driver sends the settings as the user wrote them. So an option must not show what a process has in its environment: a value
-that was put in for a variable is in no log and in no error.
+The driver sends the settings as the user wrote them. An option must not reveal the environment of a process, so a value that has
+replaced a variable never appears in a log or an error.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _BEGIN = "${env:"
 _VARIABLE = re.compile(r"\$\{env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
 _SHORTEST_MASKED = 4
-"""A shorter value is no secret, and masking it would make lines unreadable: it may be one letter."""
+"""A shorter value is not masked: it is not a secret, and if it is a single letter, masking would make lines unreadable."""
 
 _put_in: set[str] = set()
-"""The values that this process has put into settings."""
+"""The values with which this process has replaced variables in settings."""
 
 
 def problem(name: str, value: str) -> str | None:
-    """Return why `${env:NAME}` in this setting is malformed; `None` if it is not, or if the setting takes the text as it is.
+    """Return why `${env:NAME}` in this setting is malformed; `None` if it is not, or if the setting has no variables.
 
     Args:
         name: The name of a setting of librdkafka.
         value: Its value.
     """
     if name in PER_HOST and _BEGIN in _VARIABLE.sub("", value):
-        return "an environment variable is written as ${env:NAME}; its name has letters, digits and _, and begins with no digit"
+        return "write an environment variable as ${env:NAME}; its name has letters, digits and _, and does not begin with a digit"
     return None
 
 
@@ -46,10 +46,10 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
 
     Args:
         settings: The finished settings, as the driver sent them.
-        reads: Whether the client fetches records. Only then it matters that it has no rack, and there is a warning.
+        reads: Whether the client fetches records. Only then a missing rack matters, and causes a warning.
 
     Raises:
-        OptionError: A file's variable is not set here, or it is empty.
+        OptionError: The variable of a file is not set here, or is empty.
     """
     found = dict(settings)
     for name in PER_HOST & settings.keys():
@@ -70,17 +70,17 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
 
 
 def without_environment(text: str) -> str:
-    """Return the text with the values masked that this process has put into settings."""
+    """Return the text with the values of environment variables masked that this process has put into settings."""
     for value in sorted(_put_in, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text
 
 
 class EnvironmentFilter(logging.Filter):
-    """Masks those values in the lines of a logger. At its most detailed level librdkafka writes all its settings."""
+    """Masks values from the environment in log lines. At its most detailed level, librdkafka logs all its settings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record if it has such a value, and let it pass."""
+        """Mask the values in a record, and let it pass."""
         if _put_in:
             text = record.getMessage()
             masked = without_environment(text)
@@ -101,9 +101,9 @@ def _with_values(text: str) -> str:
 
 @functools.cache
 def _warn_of_no_rack(variable: str) -> None:
-    """Warn once in each process for each variable."""
+    """Warn, once in each process for each variable, that consumers have no rack."""
     log.warning(
         "The environment variable %s of kafka.client.rack is not set in this process, or is empty. Its consumers have no rack. "
-        "They read from the leaders of the partitions, in whatever zone these are.",
+        "They read from the leaders of the partitions, no matter in which zone these are.",
         variable,
     )

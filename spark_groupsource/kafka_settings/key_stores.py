@@ -1,4 +1,4 @@
-"""TLS: Java's key stores and trust stores become the files or the PEM text that librdkafka reads."""
+"""Translates Java's key stores and trust stores into the files or PEM texts that librdkafka reads for TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PEM_BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>[A-Za-z0
 
 
 def _pem(text: str) -> str | None:
-    """Return PEM with the line breaks that OpenSSL needs, which Java does not; `None` if there is no PEM in the text."""
+    """Return PEM with the line breaks that OpenSSL needs but Java does not; `None` if the text has no PEM."""
     if "-----BEGIN " not in text:
         return None
 
@@ -79,7 +79,7 @@ def translate_keystore(draft: Draft) -> None:
     key, chain = draft.take("ssl.keystore.key"), draft.take("ssl.keystore.certificate.chain")
     location = draft.given.get("ssl.keystore.location")
     if not kind and location is not None and location.strip().lower().endswith((".p12", ".pfx")):
-        # The default type of Java reads such files, too.
+        # Java's default type also reads such files.
         kind = "PKCS12"
     if kind == "PEM":
         _pem_keystore(draft, key, chain)
@@ -97,7 +97,7 @@ def translate_keystore(draft: Draft) -> None:
 
 
 def _pkcs12_keystore(draft: Draft) -> None:
-    """Check the passwords: librdkafka reads the file, and has one password for it and its key."""
+    """Check the passwords of a PKCS12 key store: librdkafka has only one password for the file and its key."""
     password, key_password = draft.given.get("ssl.keystore.password"), draft.take("ssl.key.password")
     for name in ("ssl.keystore.location", "ssl.keystore.password"):
         if name not in draft.given:

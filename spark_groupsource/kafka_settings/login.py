@@ -1,4 +1,4 @@
-"""Logins: SASL mechanisms, JAAS and OAuth, and the errors for those that librdkafka does not have."""
+"""Translates the settings of logins (SASL mechanisms, JAAS and OAuth), and refuses those that librdkafka does not have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 JAAS_FORM = 'module required name="value" name="value";'
-"""The form that is expected, for messages."""
+"""The expected form, for messages."""
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -93,7 +93,7 @@ def _given_mechanism(draft: Draft) -> str:
 
 
 def translate_jaas(draft: Draft) -> None:
-    """Translate `sasl.jaas.config`, which holds one login module and its options."""
+    """Translate `sasl.jaas.config`, which has one login module and its options."""
     name = "sasl.jaas.config"
     text = draft.take(name)
     if text is None:
@@ -194,7 +194,7 @@ def translate_oauth(draft: Draft) -> None:
 
 
 def check_mechanism(draft: Draft) -> None:
-    """Check that there is a mechanism, that librdkafka has it, and that it has the settings that it needs."""
+    """Check that a mechanism is set, that librdkafka supports it, and that the settings that it needs are there."""
     if draft.has_mistake("sasl.") or draft.has_mistake(OAUTH_CALLBACK):
         return
     mechanism = draft.settings.get("sasl.mechanism")
@@ -218,8 +218,8 @@ def check_mechanism(draft: Draft) -> None:
 def _tokens(draft: Draft) -> None:
     settings = draft.settings
     if OAUTH_CALLBACK in settings:
-        others = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
-        for name in sorted(others - {"sasl.oauthbearer.config"}):
+        unused = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
+        for name in sorted(unused - {"sasl.oauthbearer.config"}):
             draft.wrong(name, "kafka.oauth_cb provides the tokens, so this is unused; keep one of the two")
     elif settings.get("sasl.oauthbearer.method") != "oidc":
         if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":

@@ -1,4 +1,4 @@
-"""Which values are secret, and texts that show none of them."""
+"""Recognises secret values, and removes them from texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"
 )
-"""Names whose values are secret, misspelt ones included."""
+"""Names whose values are secret, including misspelt names."""
 
 MASK = "********"
 
@@ -24,9 +24,9 @@ def is_secret(name: str) -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """Return the value as a message may show it.
+    """Return the value in a form that a message may show.
 
-    A secret is masked as a whole. In an address, the user, the password and the query are masked. A long value is cut.
+    A secret is masked completely. In an address, the user, the password and the query are masked. A long value is cut.
     """
     if is_secret(name):
         return MASK
@@ -35,12 +35,12 @@ def shown(name: str, value: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return the name of an unknown option as a message may show it: it may be a part of a secret.
+    """Return the name of an unknown option in a form that a message may show, because it may be a part of a secret.
 
-    In a properties file each line of a key after the first is an entry of its own, unless a backslash ends the line before.
+    In a properties file, each line of a pasted key is an entry of its own unless the previous line ends with a backslash.
     """
     words = re.split(r"[._-]", name)
-    # No option is a single word with a digit. The last line of a key may look so, with the `=` at its end.
+    # No option is a single word with a digit, but the last line of a key may look like one, with the `=` at its end.
     like_a_name = len(words) > 1 or not re.search(r"\d", name)
     if like_a_name and all(re.fullmatch(r"[A-Za-z0-9]{1,30}", word) for word in words) and len(name) <= _SHOWN_NAME:
         return name
@@ -58,7 +58,7 @@ def _address(text: str) -> str:
 
 
 def without_secrets(text: str, settings: Mapping[str, object]) -> str:
-    """Return the text with the values of secret settings masked: librdkafka quotes a value that it refuses."""
+    """Return the text with the values of secret settings masked, because librdkafka quotes a value that it refuses."""
     for name, value in settings.items():
         if value and is_secret(name):
             text = text.replace(str(value), MASK)
@@ -66,7 +66,7 @@ def without_secrets(text: str, settings: Mapping[str, object]) -> str:
 
 
 class Settings(Mapping[str, str]):
-    """Settings of librdkafka. They cannot be changed, and their repr shows no secret."""
+    """Settings of librdkafka that cannot be changed, and whose repr shows no secret."""
 
     __slots__ = ("_settings",)
 

@@ -1,6 +1,6 @@
-"""Tables of what is known about the settings of Kafka clients.
+"""Tables of the settings of Kafka clients.
 
-They list librdkafka's own properties, and the settings of Java's consumer that are renamed, rewritten or refused here.
+They list librdkafka's own properties, and the settings of Java's clients that are renamed, rewritten or refused here.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ NAMES = frozenset(
         """,
     )
 )
-"""librdkafka's settings that are known to be safe and useful here. A misspelt name is compared with them. librdkafka itself says
-which others there are, and which values it takes (draft.py)."""
+"""librdkafka's settings that are known to be safe and useful here. A misspelt name is compared with them. draft.py asks
+librdkafka itself which other settings it has, and which values it accepts."""
 
 PRODUCER_NAMES = frozenset(
     re.findall(
@@ -64,10 +64,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
     "ssl.endpoint.identification.algorithm": ("none", "https"),
 }
-"""Settings that this package reads itself, with every value that it can read. In an option they may be in any case."""
+"""Settings that this package reads itself, with every value that it can read, in upper or lower case."""
 
 NAMES_CODE = re.compile(r"plugin|librar|engine|provider|class|callback|module|_cb$")
-"""A setting that only a newer librdkafka knows is not passed on with such a name: an option may not load code."""
+"""Settings of a newer librdkafka with such a name are not passed on, because an option must not load code."""
 
 RENAMED: Mapping[str, str] = {
     "compression.codec": "compression.type",
@@ -92,14 +92,14 @@ RENAMED: Mapping[str, str] = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Other names of the same thing: Java's, and librdkafka's aliases."""
+"""Other names of librdkafka's settings: Java's names, and librdkafka's aliases."""
 
 REWRITTEN: Mapping[tuple[str, str], str] = {
     ("acks", "all"): "-1",
     ("connections.max.idle.ms", "-1"): "0",
     ("socket.receive.buffer.bytes", "-1"): "0",
     ("socket.send.buffer.bytes", "-1"): "0",
-    # In Java 0 is "at each poll", at most every `retry.backoff.ms`; in librdkafka "never".
+    # In Java, 0 means "at each poll", at most every `retry.backoff.ms`; in librdkafka it means "never".
     ("topic.metadata.refresh.interval.ms", "0"): "100",
     ("ssl.endpoint.identification.algorithm", ""): "none",
 }
@@ -122,20 +122,23 @@ WITHIN_RANGE = frozenset(
         "topic.metadata.refresh.interval.ms",
     }
 )
-"""Numbers for which Java's range is wider than librdkafka's, by librdkafka's name. The nearest one that librdkafka takes does the
-same for a user: a client asks more often, waits for an hour or a day at most, or fetches a little more or less at a time."""
+"""Numbers for which Java's range is wider than librdkafka's, by librdkafka's name. The nearest number that librdkafka accepts
+makes no difference to users: a client asks more often, waits for at most an hour or a day, or fetches a little more or less at a
+time."""
 
 BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty text."""
 
 PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
-"""Settings in which `${env:NAME}` is a variable of the process that makes the client: where its host is, and where the host has
-files. An option must not show what is in the environment, so no setting is here whose value is shown. `client.id` is shown: in
-librdkafka's log lines, in the ids of members and by the brokers. So is `bootstrap.servers`. Secrets are not here, either: an
-executor gets them from `oauth_cb` or in a file. Nor is `ssl.crl.location`: what is revoked is the same on every host."""
+"""Settings in which `${env:NAME}` is a variable of the process that makes the client: the place of its host, and the files on it.
+An option must not reveal the environment, so settings whose values are shown are not included: `client.id` appears in
+librdkafka's log lines, in the ids of members and at the brokers, and `bootstrap.servers` is shown as well. Secrets are not
+included either, because an executor gets them from `oauth_cb` or in a file. Revoked certificates are the same on every host
+(`ssl.crl.location`)."""
 
 LEFT_OUT_IF_UNSET = frozenset({"client.rack"})
-"""Those that a client can do without. Without a file it would trust other certificates, or show none: that is an error."""
+"""Settings with variables that a client can do without. A missing file is an error: the client would trust other certificates, or
+show none."""
 
 OAUTH_CALLBACK = "oauth_cb"
 """The setting that names the function for tokens, without the `kafka.` prefix."""
@@ -144,7 +147,7 @@ OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:functi
 
 
 class Refused(Enum):
-    """Why a setting is refused, as errors say it."""
+    """The reasons why a setting is refused, in the words of the errors."""
 
     DECIDED = "groupkafka decides this itself, so that its guarantees hold"
     ABSENT = "librdkafka has no such setting"
@@ -220,18 +223,18 @@ _INSTEAD: Mapping[str, str] = {
     "value.deserializer": _READ_AS_BINARY,
     "value.serializer": _WRITTEN_AS_BINARY,
 }
-"""What to do about a refused setting, where that is more than to remove it."""
+"""What to do about a refused setting, if it is not enough to remove it."""
 
 KERBEROS = f"{Refused.KERBEROS.value}; use SCRAM-SHA-512, PLAIN or OAUTHBEARER with kafka.sasl.mechanism, or a client certificate"
 
 JAVA_CLASS = f"{Refused.JAVA.value}; remove it"
 
 REFUSED_SETTINGS: Mapping[str, str] = {
-    name: KERBEROS if why is Refused.KERBEROS else f"{why.value}; {_INSTEAD.get(name, 'remove it')}"
-    for why, names in _REASONS.items()
+    name: KERBEROS if reason is Refused.KERBEROS else f"{reason.value}; {_INSTEAD.get(name, 'remove it')}"
+    for reason, names in _REASONS.items()
     for name in names.split()
 }
-"""Settings of consumers and producers that are known and refused: why, and what to do instead."""
+"""Known settings of consumers and producers that are refused, with the reason and what to do instead."""
 
 PRODUCER_ONLY = frozenset(
     re.findall(
@@ -249,7 +252,7 @@ PRODUCER_ONLY = frozenset(
         """,
     )
 )
-"""Settings of producers."""
+"""Settings that only producers have."""
 
 CONSUMER_ONLY = frozenset(
     re.findall(
@@ -266,7 +269,7 @@ CONSUMER_ONLY = frozenset(
         """,
     )
 )
-"""Settings of consumers, in Java or in librdkafka."""
+"""Settings that only consumers have, in Java or in librdkafka."""
 
 CALLBACKS = frozenset(
     re.findall(
@@ -294,7 +297,7 @@ STRUCTURED = frozenset(
 """Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
 
 KNOWN_NAMES = NAMES | PRODUCER_NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
-"""All names but those of callbacks. A misspelt name is compared with them."""
+"""All names except those of callbacks. A misspelt name is compared with them."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",
@@ -345,7 +348,7 @@ AT_MOST: tuple[tuple[str, int, str, int], ...] = (
     ("reconnect.backoff.ms", 0, "reconnect.backoff.max.ms", 10_000),
     ("retry.backoff.ms", 100, "retry.backoff.max.ms", 1_000),
 )
-"""Pairs of durations (ms), each with the default of its clients here, of which the first may not exceed the second.
+"""Pairs of durations (ms), each with its default here, of which the first must not exceed the second.
 
-Our defaults of `reconnect.backoff.ms` never exceed the user's maximum, so they stand here as 0.
+Our default of `reconnect.backoff.ms` never exceeds the user's maximum, so it is given as 0.
 """

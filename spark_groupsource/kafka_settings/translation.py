@@ -1,11 +1,11 @@
-"""`kafka.*`: settings of Kafka's Java client in, settings of librdkafka out.
+"""Translates the options `kafka.*` from settings of Kafka's Java client into settings of librdkafka.
 
-Users of Spark's own source write Java's names and values. librdkafka's names are accepted, too. A setting with the same meaning
-is passed on, renamed or rewritten. A setting without an effect here, or with another one, is an error that says what to write
-instead.
+Users of Spark's own source write Java's names and values. librdkafka's names are accepted as well. A setting with the same
+meaning is passed on, renamed or rewritten. A setting that has no effect here, or a different one, is an error that tells what to
+write instead.
 
-Inside this package, names are without the prefix `kafka.`; every message has it. A message shows a value only if its setting is
-known and is not a secret.
+Inside this package, names have no prefix `kafka.`, but messages always show it. A message shows a value only if its setting is
+known and not a secret.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
     """Translate Kafka client settings for librdkafka.
 
     Args:
-        settings: Java's or librdkafka's names, in any case and without the `kafka.` prefix.
+        settings: Values by Java's or librdkafka's names, in upper or lower case and without the prefix `kafka.`.
 
     Returns:
         The settings for librdkafka.
@@ -77,11 +77,11 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Translation:
-    """Translate as `translate` does, and return the mistakes beside the settings that could be translated.
+    """Translate settings, and return those that could be translated together with the mistakes in the others.
 
     Args:
         settings: See `translate`.
-        writes: Whether they are of a producer. Otherwise they are of a consumer.
+        writes: Whether the settings are for a producer. Otherwise they are for a consumer.
     """
     draft = Draft({name.strip().lower(): value for name, value in settings.items()}, writes=writes)
     for step in (
@@ -112,19 +112,19 @@ def _refuse_unusable_text(draft: Draft) -> None:
 
 
 def _leave_out_other_codecs(draft: Draft) -> None:
-    """Take out the compression levels of all codecs but the one that is used: librdkafka has one level, which would act on it."""
+    """Remove the compression levels of codecs that are not used: librdkafka has one level, which would apply to the used one."""
     used = (draft.given.get("compression.type") or draft.given.get("compression.codec") or "none").strip().lower()
     for codec in {"gzip", "lz4", "zstd"} - {used} if draft.writes else ():
         draft.take(f"compression.{codec}.level")
 
 
 def _translate_each(draft: Draft) -> None:
-    """Translate the settings that depend on no other."""
+    """Translate the settings that do not depend on others."""
     if "metadata.max.age.ms" in draft.given and "topic.metadata.refresh.interval.ms" not in draft.given:
         # In Java, this setting is the interval at which the client requests metadata. In librdkafka, the setting of that name
         # is how long an answer is valid, which it derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
-    of_others, why = (CONSUMER_ONLY, _OF_CONSUMERS) if draft.writes else (PRODUCER_ONLY, _OF_PRODUCERS)
+    of_others, reason = (CONSUMER_ONLY, _OF_CONSUMERS) if draft.writes else (PRODUCER_ONLY, _OF_PRODUCERS)
     for name, value in sorted(draft.given.items()):
         target = RENAMED.get(name, name)
         if name.startswith("test."):
@@ -132,7 +132,7 @@ def _translate_each(draft: Draft) -> None:
         elif name in CALLBACKS or name.endswith("_cb"):
             draft.wrong(name, "an option cannot carry a function; remove it")
         elif name in of_others:
-            draft.wrong(name, why)
+            draft.wrong(name, reason)
         elif name in REFUSED_SETTINGS:
             draft.wrong(name, REFUSED_SETTINGS[name])
         elif name == "partition.assignment.strategy":
@@ -153,10 +153,10 @@ _OF_CONSUMERS = "it is a consumer's setting, and this sink only writes; remove i
 
 
 def _rewrite_servers(draft: Draft) -> None:
-    """Write the brokers' addresses as librdkafka reads them."""
+    """Write the brokers' addresses in the form that librdkafka reads."""
     name = "bootstrap.servers"
     given = draft.settings.get(name)
-    if given is None or draft.has_mistake("security.protocol"):  # which protocol they should have is not known
+    if given is None or draft.has_mistake("security.protocol"):  # the protocol of the addresses is not known
         return
     try:
         draft.settings[name] = servers(given, draft.settings.get("security.protocol", "plaintext"))
@@ -191,7 +191,7 @@ def _translate_assignors(draft: Draft, value: str) -> None:
 
 
 def _check_layers(draft: Draft) -> None:
-    """Refuse credentials and certificates that the security protocol would not use: the user expects a safer connection."""
+    """Refuse credentials and certificates that the security protocol does not use: the user expects a safer connection."""
     protocol = draft.settings.get("security.protocol", "plaintext")
     for layer, prefix, remedy in (
         ("sasl", ("sasl.", "enable.sasl.", OAUTH_CALLBACK), "SASL_SSL (or SASL_PLAINTEXT)"),
@@ -253,19 +253,19 @@ def _check_suites(draft: Draft) -> None:
 
 
 def servers(text: str, protocol: str) -> str:
-    """Return the addresses as librdkafka reads them: host:port with commas between them, an IPv6 address in brackets.
+    """Return the addresses in the form that librdkafka reads: host:port separated by commas, with IPv6 addresses in brackets.
 
-    Java's client leaves out empty entries and the blanks around an address, and takes an IPv6 address without brackets
-    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka takes the last number of such an address for a
-    part of the host, a line break for a part of a name, and 9092 for a port that is missing. It leaves out a server that it
-    cannot read and all that follow, and says so in its log only.
+    Java's client leaves out empty entries and blanks around an address, and accepts an IPv6 address without brackets
+    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka takes the last number of such an address as a
+    part of the host, a line break as a part of a name, and uses 9092 for a missing port. It leaves out a server that it cannot
+    read and all that follow, and reports that only in its log.
 
     Args:
-        text: The addresses as Java's client takes them. Each may begin with the name of the protocol, in any case.
+        text: The addresses as Java's client accepts them. Each may begin with the name of the protocol, in upper or lower case.
         protocol: `security.protocol`, in lower case.
 
     Raises:
-        ValueError: An address has no port, or a wrong one, or names another protocol; or there is none. The text says what to
+        ValueError: An address has no port, a wrong port or another protocol, or there is no address. The text tells what to
             write, and shows no password.
     """
     given = [server.strip() for server in text.split(",")]
@@ -279,14 +279,14 @@ def _server(server: str, protocol: str) -> str:
     address = _ADDRESS.fullmatch(server)
     host = None if address is None else _host(address[2] or address[3])
     if address is None or host is None or not 0 < int(address[4]) < 65536:
-        raise ValueError(f"{shown('', server)} is no address of a broker: {HOST_AND_PORT}")
+        raise ValueError(f"{shown('', server)} is not the address of a broker: {HOST_AND_PORT}")
     if (address[1] or protocol).lower() != protocol:
         raise ValueError(f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone")
     return f"{host}:{int(address[4])}"
 
 
 def _host(text: str) -> str | None:
-    """Return a name, an IPv4 address, or an IPv6 address in brackets with its zone; `None` if it is none of them."""
+    """Return a name or an IPv4 address unchanged, and an IPv6 address with its zone in brackets; `None` for anything else."""
     if _NAME.fullmatch(text):
         return text
     address, mark, zone = text.partition("%")

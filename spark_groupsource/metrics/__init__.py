@@ -1,1 +1,1 @@
-"""What a run has counted, for Prometheus; imported only if metrics.port is set."""
+"""Counts what a run of a query does, and serves the figures to Prometheus."""

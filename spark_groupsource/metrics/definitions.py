@@ -1,7 +1,7 @@
-"""Every metric that a query's driver reports: name, kind, labels, meaning, and how it is read from a tally.
+"""Defines every metric that a query's driver reports: its name, kind, labels and meaning, and how it is read from a tally.
 
-server.py makes from this list what Prometheus scrapes, and `make pages` the table of docs/metrics.md. Units are in the
-names, as is usual for Prometheus. Metrics that count offsets have no unit in their names; their meaning says so. Pure.
+server.py serves this list to Prometheus, and `make pages` makes the table of docs/metrics.md from it. Units are in the names, as
+is usual for Prometheus. The names of metrics that count offsets have no unit; their meaning mentions offsets. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
-"""Reported from the start, as 0: Prometheus sees no increase in a series that begins at 1."""
+"""The errors that are reported from the start, as 0: Prometheus would not see the increase of a series that begins at 1."""
 
 
 class Kind(Enum):
-    """What Prometheus does with a metric."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -37,18 +37,18 @@ Series = Iterable[tuple[tuple[str, ...], float]]
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `labels` distinguish its series. Series with PARTITION exist for the partitions that the member owns now."""
+    """One metric. `labels` distinguish its series. Series with PARTITION exist for the partitions that the member owns."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     meaning: str
     read: Callable[[Tally], Series | Durations]
-    """Returns its values. Those of a histogram are `Durations`."""
+    """Returns the values of the metric; `Durations` for a histogram."""
 
 
 def _joined(tally: Tally, series: Series) -> Series:
-    """Return these, once the member has joined its group."""
+    """Return the series once the member has joined its group, and none before."""
     return series if tally.assignment.generation >= 0 else []
 
 
@@ -81,7 +81,7 @@ def _with_open(tally: Tally) -> Sequence[CommitRecord]:
 
 
 def _held(tally: Tally) -> Sequence[OwedRange]:
-    """Return what is owed to other streams. No other stream waits for what is owed to this very one."""
+    """Return the ranges that are held for other streams, without those owed to this stream itself."""
     return [entry for record in tally.records.values() for entry in record.owed or () if entry.stream != record.stream]
 
 

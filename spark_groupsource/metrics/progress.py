@@ -1,4 +1,4 @@
-"""What has a session's `LagListener` counted, for a registry of prometheus-client?"""
+"""Counts the rows of a session's queries for a `LagListener`, in a registry of prometheus-client."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SINK_COMMIT = "groupkafka_sink_commit_seconds"
 
 
 class ProgressCounters:
-    """Counts the rows that Spark's tasks have read, and the bytes that the query has observed. `of` makes one for a registry."""
+    """Counts rows read, bytes observed and rows written. `of` returns the counters of a registry."""
 
     _by_registry: ClassVar[WeakKeyDictionary[CollectorRegistry, ProgressCounters]] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> ProgressCounters:
-        """Return the counters in this registry. The first listener makes them; one of a later session goes on counting."""
+        """Return the counters in this registry. The first listener makes them, and listeners of later sessions share them."""
         if registry not in cls._by_registry:
             cls._by_registry[registry] = cls(registry)
         return cls._by_registry[registry]
@@ -42,8 +42,8 @@ class ProgressCounters:
 
         Args:
             query: The query's name, or its id.
-            rows: A group and the rows that were read, for each source.
-            observed: What `DataFrame.observe` counted in the micro-batch, by its name and the columns' names.
+            rows: The group of each source, with the number of rows that were read.
+            observed: The metrics of `DataFrame.observe` in the micro-batch, by observation and column.
         """
         for group, count in rows:
             self._rows.labels(group, query).inc(count)
@@ -53,11 +53,11 @@ class ProgressCounters:
                 self._bytes.labels(query).inc(counted)
 
     def add_written(self, query: str, report: BatchReport) -> None:
-        """Add what the sink has written of a micro-batch.
+        """Add the rows that the sink has written in a micro-batch.
 
         Args:
             query: The query's name, or its id.
-            report: The report.
+            report: The sink's report.
         """
         self._sink_rows.labels(query, "written").inc(report.written)
         self._sink_rows.labels(query, "skipped").inc(report.skipped)

@@ -1,4 +1,4 @@
-"""The HTTP server that Prometheus scrapes, in the runner's process; its threads are daemons and end with it."""
+"""Serves the metrics to Prometheus over HTTP, in the runner's process. Its threads are daemons and end with the process."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from spark_groupsource.patience import Deadline
 log = logging.getLogger(__name__)
 
 PORT_PATIENCE_S = 30.0
-"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group. That may
-take REQUEST_TIMEOUT_S until it hears the signal, AT_STOP_S and LEAVE_S."""
+"""How long to wait for a port: Spark restarts a query while the process of its previous run may still be leaving the group. That
+may take REQUEST_TIMEOUT_S until the process handles the signal, AT_STOP_S and LEAVE_S."""
 
 SCRAPE_SILENCE_S = 30
-"""How long a client of the metrics' port may send or read nothing. A scrape takes ms."""
+"""How long a client of the metrics' port may neither send nor read anything. A scrape takes ms."""
 
 
 class _Handler(WSGIRequestHandler):
     """Answers one scrape, and logs nothing.
 
-    The library's own handler waits for ever for a client that connected and vanished. Each would keep a thread and a socket in
-    the process that is the group's member.
+    The library's own handler waits forever for a client that connected and vanished. Each such client would keep a thread and a
+    socket in the process that is the group's member.
     """
 
     timeout = SCRAPE_SILENCE_S
@@ -45,7 +45,7 @@ class _Handler(WSGIRequestHandler):
             super().handle()
 
     def log_message(self, *words: object) -> None:
-        """Log nothing: a line for each scrape would fill the driver's log."""
+        """Log nothing, because a line for each scrape would fill the driver's log."""
 
 
 class MetricsServer:
@@ -60,18 +60,18 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """What Prometheus scrapes."""
+        """The address for Prometheus to scrape."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """Free the port, within half a second. A scrape that is being answered is not waited for."""
+        """Free the port within half a second, without waiting for a scrape that is being answered."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
 def serve(tally: Tally, host: str, port: int) -> MetricsServer:
-    """Serve what `tally` holds. Port 0 stands for any free port.
+    """Serve the metrics of `tally`. Port 0 means any free port.
 
     Raises:
         OptionError: the port is taken for longer than PORT_PATIENCE_S, or this machine cannot listen at that address.
@@ -81,13 +81,13 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     try:
         started = Deadline(PORT_PATIENCE_S).retry(lambda: start_http_server(port, host, registry), _is_taken)
     except UnicodeError:  # a label of the name is empty or too long
-        raise OptionError(f"metrics.host = {host}: this is no name of a host, and this query stops.") from None
+        raise OptionError(f"metrics.host = {host}: this is not a valid host name, so this query stops.") from None
     except OSError as error:
         raise _cannot_listen(error, host, port) from None
     served = MetricsServer(*started)
     if port:
         log.info("metrics at %s", served.url)
-    else:  # the port is known from this line only, and by default Python shows warnings and errors only
+    else:  # only this line shows the port, and by default Python shows only warnings and errors
         log.warning("metrics at %s", served.url)
     return served
 
@@ -99,25 +99,25 @@ def _is_taken(error: Exception) -> bool:
 def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
     if _is_taken(error):
         return OptionError(
-            f"metrics.port = {port}: the port is taken on {host}, by another source or another process, and this query stops. "
-            "Each source of a driver serves its own metrics: give each its own port, or metrics.port=0 for a free one, which the "
-            "log names."
+            f"metrics.port = {port}: the port is taken on {host} by another source or another process, so this query stops. Each "
+            "source of a driver serves its own metrics: give each its own port, or set metrics.port=0 for a free port, which the "
+            "log shows."
         )
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return OptionError(
-            f"metrics.host = {host}: this is no address of the driver's machine ({error.strerror}), and this query stops. "
-            "Give one of the machine's own addresses."
+            f"metrics.host = {host}: this is not an address of the driver's machine ({error.strerror}), so this query stops. "
+            "Set it to one of the machine's own addresses."
         )
     return OptionError(
-        f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), and this query "
-        "stops. Choose another port."
+        f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), so this query stops. "
+        "Choose another port."
     )
 
 
 class TallyCollector(Collector):
     """Gives prometheus-client's registry every metric of METRICS, in that order.
 
-    Everything is computed on the thread of the scrape, from values that nobody edits. It waits for no other thread.
+    The metrics are computed on the thread of the scrape from values that are never edited, without waiting for another thread.
     """
 
     def __init__(self, tally: Tally) -> None:

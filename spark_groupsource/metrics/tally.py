@@ -1,7 +1,7 @@
-"""What one run of a query has done so far and where it stands, for its metrics. Made only when they are asked for.
+"""Counts what one run of a query has done so far, and keeps its current state, for the metrics.
 
-The query reports to it as to any `observer.Observer`. A scrape reads it on a thread of its own. There is no lock: each field is
-written by one thread, and holds a value that is replaced and never edited.
+The query reports to a tally as to any `observer.Observer`. A scrape reads the tally on another thread. There is no lock, because
+each field is written by one thread, and holds a value that is replaced and never edited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DURATION_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 @dataclass(frozen=True)
 class Durations:
-    """A histogram: how many durations fell in each bucket of DURATION_BUCKETS_S, or above the last one, and their sum."""
+    """A histogram: the number of durations in each bucket of DURATION_BUCKETS_S and above the last one, and their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS_S) + 1)
     sum_s: float = 0.0

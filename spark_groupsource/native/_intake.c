@@ -7,8 +7,8 @@
  * into one block of memory of exactly that size, and frees them one by one. It hands the block over by Arrow's C data interface,
  * as one array of structs. A Python object for each buffer would cost more than the copies, if a batch has few records.
  *
- * All messages of an intake are of one partition: the only one that is assigned, or the one whose queue it is. So no message's
- * partition is compared.
+ * All messages of an intake belong to one partition: the only one that is assigned, or the one whose queue it reads. So the
+ * partition of a message is not checked.
  */
 
 #include <stddef.h>
@@ -23,10 +23,10 @@
 #define ERR_LOG_TRUNCATION (-139)
 
 #define EVENT_TEXT 512
-/* The most messages to consume at once. librdkafka refills its queue meanwhile. */
+/* The most messages to consume in one call. librdkafka refills its queue in the meantime. */
 #define MOST_AT_ONCE 1024
-/* After the first record of a call, how long to wait for the next one, in ms, and how often. While records flow, a call then
- * fills the batch: returning to Python for each response costs more than the copies, if a record is large. */
+/* How long to wait for each record after the first one of a call, in ms, and how often. While records flow, one call can then
+ * fill the batch: returning to Python for each response would cost more than the copies if records are large. */
 #define FLOW_WAIT_MS 5
 #define MOST_FLOW_WAITS 100
 /* The bytes of one header in offsets, bitmap and rounding, besides its key and value. */
@@ -64,12 +64,12 @@ struct library {
 struct intake {
     struct library library;
     void *queue;
-    /* Messages [0, rows) are in the batch. [seen, fetched) were consumed and not taken in yet.
+    /* Messages [0, rows) are in the batch. [seen, fetched) were consumed but not taken in yet.
      * rows <= seen <= fetched <= row_limit. */
     struct message **messages;
     int64_t row_limit;
     int64_t byte_limit;
-    /* The range has no record of a later leader epoch; -1: not known. */
+    /* The latest leader epoch that a record of the range can have; -1 if it is not known. */
     int64_t newest_epoch;
     /* The columns of the batch: as a set, and in their order. */
     int64_t columns;
@@ -77,7 +77,7 @@ struct intake {
     int32_t order[COLUMNS];
     /* Whether `gs_key_size` can be used. If it cannot, a header's key ends at its first NUL. */
     int64_t key_sizes;
-    /* The same in each row. */
+    /* The topic and the partition, which are the same in each row. */
     const char *topic;
     int64_t topic_size;
     int32_t partition;
@@ -147,7 +147,7 @@ struct array {
 /* The arrays of a batch: one for each column, and three within the headers. */
 enum { HEADER_ELEMENT = COLUMNS, HEADER_KEY, HEADER_VALUE, ARRAYS };
 
-/* The begin of a batch's block of memory. The buffers follow. Arrow frees all of it at once. */
+/* The beginning of a batch's block of memory. The buffers follow. Arrow frees the whole block in one call. */
 struct block {
     struct array arrays[ARRAYS];
     const void *buffers[ARRAYS][3];
@@ -288,7 +288,7 @@ static void accept(struct intake *in, const struct sizes *sizes) {
     in->odd_header_keys += sizes->odd_keys;
 }
 
-/* Drops the messages that were consumed and not taken in. */
+/* Drops the messages that were consumed but not taken in. */
 EXPORT void gs_forget_fetched(struct intake *in) {
     while (in->seen < in->fetched)
         drop_seen(in);
@@ -308,7 +308,7 @@ static int take_in(struct intake *in, int64_t end) {
                 continue;
             }
             int inside = message->offset < end;
-            /* Of a log that was cut off and has grown again since. librdkafka returns -1 for a record of an old format. */
+            /* The record belongs to a log that was cut off and has grown again. librdkafka returns -1 for an old format. */
             if (inside && in->newest_epoch >= 0 && in->library.message_leader_epoch(message) > in->newest_epoch) {
                 note_event(in, ERR_LOG_TRUNCATION, message);
                 drop_seen(in);
@@ -341,7 +341,7 @@ static int take_in(struct intake *in, int64_t end) {
     return 0;
 }
 
-/* How many messages to consume at once, so that those that do not fit into the batch stay in librdkafka's queue. */
+/* How many messages to consume in one call, so that messages that do not fit into the batch stay in librdkafka's queue. */
 static int64_t most_wanted(const struct intake *in, int64_t end) {
     int64_t most = MOST_AT_ONCE;
     if (in->rows > 0) {
@@ -373,7 +373,7 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
         if (got <= 0 && timeout_ms > 0 && waits < MOST_FLOW_WAITS) {
             int is_first = waits++ == 0 && in->first < 0;
             int wait_ms = is_first || timeout_ms < FLOW_WAIT_MS ? timeout_ms : FLOW_WAIT_MS;
-            /* One: librdkafka waits until it has as many as it was asked for. */
+            /* Ask for one message only: librdkafka waits until it has as many as it was asked for. */
             got = in->library.consume_batch_queue(in->queue, wait_ms, in->messages + in->rows, 1);
         }
         if (got <= 0)
@@ -491,10 +491,10 @@ static void append_headers(const struct intake *in, const struct message *messag
 /* librdkafka's types of timestamps: 0 is not available, 1 create time, 2 log append time. */
 #define NO_TIMESTAMP 0
 
-/* The time of a record without one, of Kafka's message format 0: as Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0. */
+/* The timestamp of a record that has none (message format 0), like Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0. */
 #define NO_TIMESTAMP_MS (-1)
 
-/* Converts ms to µs. A timestamp that does not fit becomes the nearest that does. */
+/* Converts ms to µs. A timestamp that does not fit becomes the nearest one that does. */
 static int64_t to_us(int64_t ms) {
     if (ms > LARGEST_TIMESTAMP_MS)
         ms = LARGEST_TIMESTAMP_MS;
@@ -560,7 +560,7 @@ static void fill(struct intake *in, uint8_t **sections) {
     }
 }
 
-/* Within a batch: the block is freed with the batch. */
+/* Releases an array within a batch: there is nothing to do, because the block is freed with the batch. */
 static void release_part(struct array *array) { array->release = NULL; }
 
 static void release_batch(struct array *array) {
@@ -628,7 +628,7 @@ static void begin_next_batch(struct intake *in) {
 }
 
 /* Sets `batch` to the rows, as an array of structs with a field for each column of `order`, and frees their messages. The next
- * batch begins with the other messages. Who gets the batch releases it as a whole, and moves no part of it elsewhere.
+ * batch begins with the other messages. The caller releases the batch as a whole, and moves no part of it elsewhere.
  * Returns 0, and changes nothing, if there is no memory. */
 EXPORT int64_t gs_batch(struct intake *in, struct array *batch) {
     int64_t sizes[SECTIONS];
@@ -652,7 +652,7 @@ EXPORT int64_t gs_batch(struct intake *in, struct array *batch) {
     return 1;
 }
 
-/* Frees all messages, those of the batch included. */
+/* Frees all messages, including those of the batch. */
 EXPORT void gs_close(struct intake *in) {
     gs_forget_fetched(in);
     for (int64_t row = 0; row < in->rows; row++)

@@ -1,4 +1,4 @@
-/* What _intake.c and _outlet.c share: both are compiled into one library. */
+/* The parts that _intake.c and _outlet.c share, because both are compiled into one library. */
 
 #ifndef GS_NATIVE_H
 #define GS_NATIVE_H

@@ -80,11 +80,11 @@ struct rows {
     struct column headers; /* a list: `data` is not used */
     struct column header_key;
     struct column header_value;
-    /* Which of `topics`. NULL: always the first. */
+    /* The number of each row's topic in `topics`. NULL: always the first one. */
     const int32_t *topic;
     void **topics;
     const char **topic_names;
-    /* NULL: any partition. */
+    /* The partition of each row. NULL: any partition. */
     const int32_t *partitions;
     /* How many of the rows are not reported yet. The rows, and this number, must stay where they are until it is 0. */
     int64_t *unreported;
@@ -94,12 +94,12 @@ struct outlet {
     struct producer_library library;
     void *handle;
     struct message *messages; /* MOST_AT_ONCE */
-    /* Of the rows that were added. */
+    /* The sums over the rows that were added. */
     int64_t added;
     uint64_t checksum;
-    /* How many rows without a key had their partition chosen, from a random number on. */
+    /* Counts the rows without a key whose partition was chosen, starting at a random number. */
     uint64_t without_key;
-    /* Of the row that could not be enqueued, or the first one that could not be delivered. */
+    /* The error of the row that could not be enqueued, or of the first row that could not be delivered. */
     int64_t failed;
     int32_t error;
     int32_t error_partition;
@@ -133,7 +133,7 @@ static struct bytes element(const struct column *column, int64_t index) {
         return found;
     int64_t from = offset_at(column, index);
     found.size = offset_at(column, index + 1) - from;
-    /* Of a column of empty texts Arrow may have no data at all. */
+    /* For a column of empty texts Arrow may have no data at all. */
     found.data = column->data == NULL ? nothing : column->data + from;
     return found;
 }
@@ -199,7 +199,7 @@ static uint64_t row_hash(const struct rows *rows, int64_t row) {
             hash = with_bytes(hash, element(&rows->header_value, at));
         }
     }
-    /* Twice: after one mix a bit at the top of the last word changes many hashes by the same number, and a swap is not seen. */
+    /* Mix twice: after one mix, a bit at the top of the last word changes many hashes by the same number, which hides a swap. */
     return mixed(mixed(hash, 0), 0);
 }
 
@@ -213,13 +213,13 @@ static void add(struct outlet *out, const struct rows *rows, int64_t row, int64_
 /* Adds the rows to the count and to the checksum. */
 EXPORT void gs_add(struct outlet *out, const struct rows *rows) { add(out, rows, 0, rows->count); }
 
-/* How many rows without a key go to a partition before the next one gets as many. A small task has one partition in its
- * transaction then, and a large one writes faster than with a partition for each row. */
+/* How many rows without a key go to a partition before the next partition gets as many. This way a small task has only one
+ * partition in its transaction, and a large task writes faster than with a partition for each row. */
 #define RUN 64
 
-/* librdkafka's partitioner callback, as Java's producer chooses: by the key if there is one. Its own `murmur2_random` takes
- * partitions for unavailable that it only has not assigned yet, for as long as rows are enqueued without a pause: then one
- * partition has twice the rows of others. librdkafka's main thread may call this, too. */
+/* librdkafka's partitioner callback, which chooses by the key if there is one, as Java's producer does. librdkafka's own
+ * `murmur2_random` treats partitions as unavailable that are only not assigned yet, as long as rows are enqueued without a pause,
+ * and one partition gets twice the rows of others. librdkafka's main thread may call this as well. */
 EXPORT int32_t gs_partition(const void *topic, const void *key, size_t size, int32_t count, void *opaque, void *message) {
     struct outlet *out = opaque;
     if (key != NULL)
@@ -238,7 +238,7 @@ static void note(struct outlet *out, int32_t error, const char *topic, int32_t p
         strncat(out->error_topic, topic, ERROR_TOPIC - 1);
 }
 
-/* The bytes of a row's headers, as librdkafka has them. */
+/* Returns the number of bytes in a row's headers in librdkafka's form. */
 static int64_t size_of_headers(const struct producer_library *library, const struct message *message) {
     int64_t sum = 0;
     void *headers = NULL;
@@ -252,7 +252,7 @@ static int64_t size_of_headers(const struct producer_library *library, const str
     return sum;
 }
 
-/* The same, as Arrow has them. */
+/* Returns the number of bytes in a row's headers in Arrow's form. */
 static int64_t size_of_headers_at(const struct rows *rows, int64_t row) {
     int64_t sum = 0;
     if (!is_null(&rows->headers, row)) {
@@ -284,8 +284,8 @@ static void fill(const struct rows *rows, int64_t row, struct message *message) 
     message->private_ = rows->unreported;
 }
 
-/* Whether a row must be enqueued by itself: a batch of librdkafka has no headers. And in a transaction a batch with partitions of
- * a topic that librdkafka does not know yet would fail (`rd_kafka_produce_batch` adds partition -1 to the transaction). */
+/* Returns whether a row must be enqueued by itself, because a batch of librdkafka has no headers. In a transaction, a batch for a
+ * topic that librdkafka does not know yet would also fail (`rd_kafka_produce_batch` adds partition -1 to the transaction). */
 static int alone(const struct rows *rows, int64_t row) {
     return !is_null(&rows->headers, row) || partition_at(rows, row) != ANY_PARTITION;
 }
@@ -322,8 +322,8 @@ static int32_t produce_alone(struct outlet *out, const struct rows *rows, int64_
     return code;
 }
 
-/* Enqueues rows from `first` on that have the same topic. Returns how many were enqueued: librdkafka's queue was
- * full before the next one, or it was refused. */
+/* Enqueues rows from `first` on that have the same topic. Returns how many were enqueued before librdkafka's queue was full, or
+ * before a row was refused. */
 static int64_t produce_run(struct outlet *out, const struct rows *rows, int64_t first, int32_t *error) {
     int count = 0;
     while (count < MOST_AT_ONCE && first + count < rows->count && topic_at(rows, first + count) == topic_at(rows, first)) {

@@ -1,4 +1,4 @@
-"""A client of librdkafka by its C API: made from finished settings, with its log lines, errors and tokens."""
+"""Makes a client with librdkafka's C API from finished settings, and handles its log lines, errors and login tokens."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LEVELS = (
     logging.INFO,
     logging.DEBUG,
 )
-"""The levels of syslog's severities, which librdkafka uses."""
+"""The log level of each syslog severity, which librdkafka uses."""
 
 
 class NativeClient:
-    """A consumer or a producer. Log lines, errors and reports come in one queue, which its owner polls.
+    """A consumer or a producer of librdkafka. Its log lines, errors and reports come in one queue, which its owner polls.
 
     Args:
         kind: `CONSUMER` or `PRODUCER`.
@@ -73,17 +73,17 @@ class NativeClient:
         self._kafka.set_log_queue(self._handle, None)
 
     def connect(self, timeout_s: float) -> bool:
-        """Wait for a connection to a broker, best effort: other calls would wait longer for it.
+        """Wait for a connection to a broker, best effort, because other calls would wait longer for it.
 
-        librdkafka looks for a coordinator or a leader every 500 ms only, and a new client drops its first connection, to the
-        bootstrap server, as soon as it knows the brokers. A request to one certain broker connects to it at once. Whatever its
-        answer is: then there is a connection.
+        librdkafka looks for a coordinator or a leader only every 500 ms, and a new client drops its first connection, to the
+        bootstrap server, as soon as it knows the brokers. A request to a particular broker connects to it immediately. Whatever
+        the broker answers, there is a connection then.
 
         Args:
             timeout_s: How long to wait, in seconds.
 
         Returns:
-            Whether a broker was found in time.
+            Whether a broker answered in time.
         """
         queue = self._kafka.queue_new(self._handle)
         self._kafka.DescribeCluster(self._handle, None, queue)
@@ -94,7 +94,7 @@ class NativeClient:
         return event is not None
 
     def abandon(self) -> None:
-        """Forget the client in a forked child. There is nothing to do: Python frees none of it by itself."""
+        """Forget the client in a forked child. There is nothing to do, because Python never frees librdkafka's client."""
 
     def _prepare(self, conf: int) -> None:
         """Set the callbacks that only this kind of client has."""
@@ -105,7 +105,7 @@ class NativeClient:
             for name, value in client.items():
                 if name != OAUTH_CALLBACK:
                     self._set(conf, name, value, client)
-            # With this setting the thread that polls calls the log callback. Otherwise librdkafka's own threads would run Python.
+            # This makes the polling thread call the log callback. Otherwise librdkafka's own threads would run Python code.
             self._set(conf, "log.queue", "true", client)
             self._kafka.conf_set_error_cb(conf, self._note)
             self._kafka.conf_set_log_cb(conf, _log_callback)
@@ -120,13 +120,13 @@ class NativeClient:
         except BaseException:
             self._kafka.conf_destroy(conf)
             raise
-        # `conf` belongs to the client now.
+        # The client owns `conf` now.
         if self._refresh is not None:
             self._serve_refresh(handle, client)
         return handle
 
     def _serve_refresh(self, handle: int, client: Mapping[str, str]) -> None:
-        """Have librdkafka call for tokens on a thread of its own, whether this client is used or not."""
+        """Make librdkafka ask for tokens on a thread of its own, even while the client is not used."""
         refused = self._kafka.sasl_background_callbacks_enable(handle)
         if refused is not None:
             text = decoded(self._kafka.error_string(refused))
@@ -163,13 +163,13 @@ log = logging.getLogger(__name__)
 def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallback) -> Any:
     """Return the callback that gives tokens to librdkafka.
 
-    librdkafka asks for a token when a client is made, and again when four fifths of the token's time are over. It asks on a
-    thread of its own. So the tokens of a client are renewed while a task waits for Spark, and while no task uses the client.
+    librdkafka asks for a token when a client is made, and again when four fifths of the token's life are over. It asks on a
+    thread of its own, so tokens are renewed even while a task waits for Spark, and while no task uses the client.
 
     Args:
-        kafka: The functions of librdkafka. The callback holds no reference to a consumer.
-        client: The settings of the consumer, with the name of the function.
-        tokens: Has the tokens.
+        kafka: The functions of librdkafka. The callback holds no reference to a client.
+        client: The settings of the client, with the name of the function.
+        tokens: Returns the tokens.
 
     Returns:
         A `RefreshCallback`. librdkafka does not hold a reference to it.
@@ -177,7 +177,7 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
     config = client.get("sasl.oauthbearer.config")
 
     def refresh(handle: int, _config: bytes | None, _opaque: int | None) -> None:
-        # librdkafka asks again only after it has got a token or a failure.
+        # librdkafka asks again only after it has received a token or a failure.
         try:
             failure = _refused(kafka, handle, tokens(config))
         except BaseException as error:  # noqa: BLE001 -- ctypes would print its text, which may hold a token
@@ -190,7 +190,7 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
 
 
 def _refused(kafka: Any, handle: int, token: Token) -> str | None:
-    """Give a token to librdkafka; return why it refuses it, None if it does not."""
+    """Give a token to librdkafka. Return why librdkafka refuses it, None if it does not."""
     texts = [text.encode() for pair in token.extensions.items() for text in pair]
     # librdkafka's own text may quote the token, so it is not shown.
     unshown = ctypes.create_string_buffer(TEXT_BYTES)
@@ -204,4 +204,4 @@ def _refused(kafka: Any, handle: int, token: Token) -> str | None:
         unshown,
         TEXT_BYTES,
     )
-    return None if code == NO_ERROR else "librdkafka does not accept the token, which may have expired meanwhile"
+    return None if code == NO_ERROR else "librdkafka does not accept the token, which may have expired in the meantime"

@@ -1,7 +1,7 @@
-"""Loads two libraries for ctypes: the librdkafka inside confluent-kafka, and this package's own, which calls it.
+"""Loads two libraries for ctypes: the librdkafka inside confluent-kafka, and this package's own library, which calls it.
 
-Everything is checked first. The library must be the one that confluent-kafka uses, in a version whose API is known, with every
-function that is called. And our C must have been compiled for this version of the package.
+Both are checked first. librdkafka must be the copy that confluent-kafka uses, in a version whose API is known, with all functions
+that are called. Our own C code must have been compiled for this version of the package.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from spark_groupsource.native.structs import FunctionsStruct, IntakeStruct, Outl
 
 _OLDEST = 0x02100000
 _BELOW = 0x03000000
-"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. From 2.2 to
-2.11 at least a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
+"""The supported versions of librdkafka. Within a major version, public structs and functions keep their ABI. At least from 2.2 to
+2.11, a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
 _OUR_ABI = 9
 """`GS_ABI` of _native.h."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
-"""Our C, compiled. setup.py gives it this name in a source tree and in every wheel."""
+"""Our compiled C code. setup.py gives it this name in a source tree and in every wheel."""
 
 _KAFKA_PREFIX = "rd_kafka_"
 _OUR_PREFIX = "gs_"
@@ -44,10 +44,10 @@ _INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a late
 
 
 class NativeUnavailable(Exception):
-    """This process cannot use the native reader. The text says why, as a clause.
+    """This process cannot use the native reader. The text is the reason, as a clause.
 
     Args:
-        reason: The text.
+        reason: The reason.
         advice: What to install for the native reader, as a clause.
     """
 
@@ -58,14 +58,14 @@ class NativeUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Libraries:
-    """Both libraries: `kafka.assign` is `rd_kafka_assign`, `ours.take` is `gs_take`. Other threads run during a call."""
+    """Both libraries: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Other threads run during a call."""
 
     kafka: Any
     ours: Any
     functions: FunctionsStruct
     producer_functions: ProducerFunctionsStruct
     key_sizes: bool
-    """Whether `ours.key_size` finds the size of a header's key in this librdkafka."""
+    """Whether `ours.key_size` finds the size of a header's key in this version of librdkafka."""
 
 
 class _Functions:
@@ -100,13 +100,13 @@ def load_libraries() -> Libraries:
     Raises:
         NativeUnavailable: They cannot be used.
     """
-    # 1. Our own library. A struct of another size would be written beyond its end, so its version and sizes are compared.
+    # 1. Check our own library by its version and the sizes of its structs: it would write beyond the end of a smaller struct.
     ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, OUR_FUNCTIONS)
     sizes = (ours.size_of_intake(), ours.size_of_outlet(), ours.size_of_rows())
     if ours.abi() != _OUR_ABI or sizes != tuple(map(ctypes.sizeof, (IntakeStruct, OutletStruct, RowsStruct))):
         raise NativeUnavailable("its C code was compiled for another version of this package")
-    # 2. confluent-kafka's librdkafka: this module of it is linked to the bundled one, so the symbols are found through it. Two
-    #    copies in one process would each have their own threads and versions of structs, so the versions are compared.
+    # 2. Check confluent-kafka's librdkafka. Its module cimpl is linked to the bundled copy, so the symbols are found through it.
+    #    Two copies in one process would each have their own threads and versions of structs, so the versions are compared.
     kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__, _INSTALL_CONFLUENT), _KAFKA_PREFIX, KAFKA_FUNCTIONS)
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
@@ -115,7 +115,7 @@ def load_libraries() -> Libraries:
             f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
             _INSTALL_CONFLUENT,
         )
-    # 3. Our library gets the addresses of what it calls, as it is linked to nothing.
+    # 3. Give our library the addresses of the functions that it calls, because it is not linked to librdkafka.
     functions, producer_functions = _pointers(kafka, FunctionsStruct), _pointers(kafka, ProducerFunctionsStruct)
     return Libraries(kafka, ours, functions, producer_functions, _finds_key_sizes(kafka, ours))
 

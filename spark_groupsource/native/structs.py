@@ -1,4 +1,4 @@
-"""For ctypes: the structs and constants of librdkafka's C API, and of this package's C."""
+"""Describes to ctypes the structs and constants of librdkafka's C API, and of this package's own C code."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class MetadataStruct(ctypes.Structure):
 
 
 class FunctionsStruct(ctypes.Structure):
-    """`struct library` of _intake.c: the functions of librdkafka that it calls, by their names after `rd_kafka_`."""
+    """`struct library` of _intake.c: the functions of librdkafka that it calls, by their names without `rd_kafka_`."""
 
     _fields_ = [
         ("consume_batch_queue", c_void_p),
@@ -125,7 +125,7 @@ class IntakeStruct(ctypes.Structure):
 
 
 class ProducerFunctionsStruct(ctypes.Structure):
-    """`struct producer_library` of _outlet.c, as `FunctionsStruct`."""
+    """`struct producer_library` of _outlet.c: the functions of librdkafka that it calls, by their names without `rd_kafka_`."""
 
     _fields_ = [
         ("produce_batch", c_void_p),
@@ -144,7 +144,7 @@ class ProducerFunctionsStruct(ctypes.Structure):
 
 
 class ColumnStruct(ctypes.Structure):
-    """`struct column` of _outlet.c, which explains the fields, as those of the next two."""
+    """`struct column` of _outlet.c, which explains the fields of this and the next two structs."""
 
     _fields_ = [
         ("valid", c_void_p),

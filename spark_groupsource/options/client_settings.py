@@ -1,12 +1,12 @@
-"""The settings of each Kafka client: the one place where the user's settings and ours are merged.
+"""Makes the finished settings of each Kafka client: the only place where the user's settings and our defaults are merged.
 
-The source makes three kinds of clients, and the sink one more. Each gets finished settings from here, and adds only callbacks:
+The source makes three kinds of clients, and the sink two more. Each gets its settings from here, and adds only callbacks:
 
 - `client_settings`: the driver's clients that ask brokers for topics, offsets and groups.
 - `member_settings`: the driver's member of the consumer group. It fetches no records.
 - `consumer_settings`: the consumers of the tasks. They are assigned ranges and never join the group.
-- `producer_settings`: the producers of the sink's tasks. `request_settings` are those of the client that reads and commits
-  their tokens.
+- `producer_settings`: the producers of the sink's tasks.
+- `request_settings`: the clients that read and commit the sink's tokens.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EVERY_CLIENT: Mapping[str, str] = {
 }
 """Our defaults for every client.
 
-Networks forget idle connections without telling either end, clouds after 240 s or more. Java's client closes such a connection
-after 540 s, librdkafka never. Java's client also turns keepalive on.
+Networks forget idle connections without telling either end; clouds do so after 240 s or more. Java's client closes an idle
+connection after 540 s, librdkafka never. Java's client also turns keepalive on.
 
 The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
 4 is warnings; by default librdkafka writes more to stderr.
@@ -38,26 +38,27 @@ RECONNECT_MAX = "reconnect.backoff.max.ms"
 RECONNECT_MS = 1000
 """Our default of `reconnect.backoff.ms`.
 
-While a client has no connection, librdkafka tries one broker after the other, one in half of this time. This pause is never
-longer than 1 s, and it does not double. `reconnect.backoff.max.ms` limits other pauses: of a single broker that is down while
+While a client has no connection, librdkafka tries one broker after the other, each after half of this time. This pause is never
+longer than 1 s, and does not double. `reconnect.backoff.max.ms` limits other pauses: those for a single broker that is down while
 others are up.
 
-A new client connects to a bootstrap server first, and then to the brokers that this one names. A request that any broker may
-answer waits for the same pause between the two. So clients begin with a request to one certain broker, which connects to it at
-once: a member and a task ask the leader of a partition, and `make_client` has an AdminClient ask the controller.
+A new client first connects to a bootstrap server, and then to the brokers that this server names. A request that any broker may
+answer waits for the same pause between the two. So clients begin with a request to a particular broker, which connects to it
+immediately: a member and a task ask the leader of a partition, and `make_client` makes an AdminClient ask the controller.
 """
 
 RECONNECT_MS_OF_A_TOKEN = 20
-"""The same for the clients that read and commit the sink's tokens. Each task makes some, and each would wait for the pause. A new
-one that finds no broker tries to connect 70 times a second. So a task makes them when its producer has just spoken to the
-brokers. One that has been connected tries less often than every second when its broker is away."""
+"""Our default of `reconnect.backoff.ms` for the clients that read and commit the sink's tokens. Each task makes some of them, and
+each would wait for the pause. A new client that finds no broker tries to connect 70 times a second, so a task makes them only
+when its producer has just reached the brokers. A client that was connected before tries less than once a second while its broker
+is away."""
 
 EVERY_MEMBER: Mapping[str, str] = {
     "group.protocol": "classic",
     "max.poll.interval.ms": "300000",
     "topic.metadata.refresh.interval.ms": "10000",
 }
-"""Our defaults for the member. New topics and partitions are noticed within 10 s instead of 5 minutes."""
+"""Our defaults for the member, which notices new topics and partitions within 10 s instead of 5 minutes."""
 
 CLASSIC_MEMBER: Mapping[str, str] = {
     "heartbeat.interval.ms": "1000",
@@ -77,17 +78,18 @@ CONSUMER: Mapping[str, str] = {
 
 `check.crcs` is true in Java, and false in librdkafka, which then returns the rows of a damaged batch, or leaves them out.
 
-`socket.timeout.ms` is 30 s in Java (`request.timeout.ms`), and 60 s in librdkafka: a leader that hangs delays a task for so long.
+`socket.timeout.ms` is 30 s in Java (`request.timeout.ms`), and 60 s in librdkafka. A leader that hangs delays a task for that
+time.
 
-A Fetch that waits at the end of a log delays all requests on its connection, the next range's among them. By default it waits
-for 500 ms (`fetch.wait.max.ms`).
+A Fetch that waits at the end of a log delays all requests on its connection, including those for the next range. By default it
+waits for 500 ms (`fetch.wait.max.ms`).
 
-The next Fetch is sent when fewer records than `queued.min.messages` are left. By default these are 100,000. Then the records that
-are fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
+The next Fetch is sent when fewer records than `queued.min.messages` are left. With the default of 100,000, records that are
+fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
 
-`receive.message.max.bytes` limits a response, and what one batch in zstd decompresses to; of the other codecs librdkafka limits
-nothing. Java's client has no such limit, so this is the largest. It keeps memory small for zstd only: a response has at most
-`max.partition.fetch.bytes`, or one batch, however large that becomes.
+`receive.message.max.bytes` limits a response, and the decompressed size of one batch in zstd; librdkafka has no limit for other
+codecs. Java's client has no such limit, so this is the largest possible one. It would save memory only for zstd: a response has
+at most `max.partition.fetch.bytes`, or one batch, however large that becomes.
 """
 
 OFFSETS_ARE_OURS: Mapping[str, str] = {
@@ -95,10 +97,10 @@ OFFSETS_ARE_OURS: Mapping[str, str] = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
 }
-"""Fixed for every consumer: it may neither choose nor commit an offset by itself. A lost offset is an error, never a jump."""
+"""Fixed settings of every consumer: it must neither choose nor commit an offset by itself, and a lost offset must be an error."""
 
 FIXED_OF_A_CONSUMER: Mapping[str, str] = {"enable.partition.eof": "true"}
-"""Fixed for a task's consumer, which has to know when it is at the end of the partition."""
+"""Fixed settings of a task's consumer, which has to know when it is at the end of the partition."""
 
 FOR_MEMBERS_ONLY = frozenset(
     {
@@ -113,7 +115,7 @@ FOR_MEMBERS_ONLY = frozenset(
         "session.timeout.ms",
     }
 )
-"""Settings of the user's that only the member needs. A task's consumer also gets `group.id`, for which the ACLs are granted."""
+"""The user's settings that only the member needs. A task's consumer also gets `group.id`, for which the ACLs are granted."""
 
 FOR_CONSUMERS_ONLY = frozenset(
     {
@@ -130,10 +132,11 @@ FOR_CONSUMERS_ONLY = frozenset(
         "receive.message.max.bytes",
     }
 )
-"""Settings of the user's that only clients which fetch records have.
+"""The user's settings that only clients which fetch records get.
 
-The member fetches none. With a rack it would join its group again whenever the racks of the partitions change, as they do when a
-broker goes down and when it comes back. `isolation.level` is not one of them: the member reads the group's offsets with it, too.
+The member fetches none. With a rack it would rejoin its group whenever the racks of the partitions change, as they do when a
+broker goes down and when it comes back. `isolation.level` is not included, because the member also reads the group's offsets
+with it.
 """
 
 
@@ -143,8 +146,8 @@ def client_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
     """
-    theirs = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY | FOR_CONSUMERS_ONLY}
-    return {**EVERY_CLIENT, **_reconnecting(RECONNECT_MS, kafka), **theirs}
+    of_user = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY | FOR_CONSUMERS_ONLY}
+    return {**EVERY_CLIENT, **_reconnecting(RECONNECT_MS, kafka), **of_user}
 
 
 def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = ()) -> dict[str, str]:
@@ -169,26 +172,26 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
 def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, str]:
     """Return the settings of a task's consumer. They contain secrets.
 
-    librdkafka fetches up to a 32nd of the buffer ahead, and exceeds that by one response at most. That is enough: there is one
-    Fetch at a time for each partition. Records that were fetched further ahead would fall out of the processor's caches, and
-    librdkafka drops those beyond the range's end.
+    librdkafka fetches up to a 32nd of the buffer ahead, and exceeds that by at most one response. That is enough, because there
+    is one Fetch at a time for each partition. Records that were fetched further ahead would fall out of the processor's caches,
+    and librdkafka drops records beyond the range's end.
 
-    One response has at most a 64th of the buffer, compressed as it is in the log. Only a single batch of a producer may be
-    larger. This limit keeps memory small: librdkafka decompresses a whole response at once, and makes a structure for each
-    record. A smaller limit costs speed.
+    One response has at most a 64th of the buffer, compressed as in the log. Only a single batch of a producer may be larger. This
+    limit saves memory, because librdkafka decompresses a whole response in one step, and makes a structure for each record. A
+    smaller limit costs speed.
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
         buffer_bytes: How many bytes of records a task may hold (`kafkaConsumer.bufferBytes`).
     """
-    theirs = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY or name == "group.id"}
+    of_user = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY or name == "group.id"}
     return {
         **EVERY_CLIENT,
         **CONSUMER,
         **_reconnecting(RECONNECT_MS, kafka),
         "queued.max.messages.kbytes": str(buffer_bytes // 32 // 1024),
         "max.partition.fetch.bytes": str(buffer_bytes // 64),
-        **theirs,
+        **of_user,
         **OFFSETS_ARE_OURS,
         **FIXED_OF_A_CONSUMER,
     }
@@ -207,19 +210,20 @@ PRODUCER: Mapping[str, str] = {
     "socket.timeout.ms": "30000",
     "sticky.partitioning.linger.ms": "0",
 }
-"""Our defaults for a task's producer, beside `RECONNECT_MS`. They are those of Java's producer, but for the size of a batch
-(sink/batch_size.py). Java chooses the partition of a key with murmur2, librdkafka with another hash by default.
+"""Our defaults for a task's producer, in addition to `RECONNECT_MS`. They are those of Java's producer, except for the size of a
+batch (sink/batch_size.py). Java chooses the partition of a key with murmur2, librdkafka with another hash by default.
 
-Rows without a key stay on one partition for 10 ms by default (`sticky.partitioning.linger.ms`). In that time a task writes
-thousands of rows: partitions get up to 500 times more than others. With 0 each row has a partition of its own, by chance; the
-native producer then chooses one for some rows at a time (`gs_partition` in native/_outlet.c)."""
+By default rows without a key stay on one partition for 10 ms (`sticky.partitioning.linger.ms`). In that time a task writes
+thousands of rows, so some partitions would get up to 500 times more rows than others. With 0, each row goes to a random
+partition; the native producer then chooses one partition for some rows at a time (`gs_partition` in native/_outlet.c)."""
 
 TRANSACTION_TIMEOUT_MS = 120_000
-"""The default of `transaction.timeout.ms`. Readers of committed records wait for so long if a task dies and nobody runs it again.
-It is not less, since librdkafka wants a row's delivery to end within it."""
+"""The default of `transaction.timeout.ms`. `read_committed` consumers wait this long if a task dies and is not run again. It
+cannot be shorter, because librdkafka requires a row's delivery to end within it."""
 
 LONGEST_TRANSACTION_MS = 900_000
-"""The same of a task that has outlasted it once: as long as brokers allow by default (`transaction.max.timeout.ms`)."""
+"""The `transaction.timeout.ms` of a task that has exceeded the default once: the brokers' limit
+(`transaction.max.timeout.ms`)."""
 
 RETRY = "retry.backoff.ms"
 
@@ -235,15 +239,15 @@ IDEMPOTENT: Mapping[str, range] = {
     "max.in.flight.requests.per.connection": range(1, 6),
     "retries": range(1, 2**31),
 }
-"""What an idempotent producer can have, in Java (KIP-679) and in librdkafka."""
+"""The values with which a producer can be idempotent, in Java (KIP-679) and in librdkafka."""
 
 
 def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[str, str]:
-    """Return the settings of a task's producer, but for its transactional id. They contain secrets.
+    """Return the settings of a task's producer, without its transactional id. They contain secrets.
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
-        exactly_once: Whether it writes in transactions.
+        exactly_once: Whether the producer writes in transactions.
     """
     defaults = {name: value for name, value in EVERY_CLIENT.items() if name != "isolation.level"}
     settings = {**defaults, **PRODUCER, **_reconnecting(RECONNECT_MS, kafka)}
@@ -252,21 +256,21 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
         longest = max(TRANSACTION_TIMEOUT_MS, *(int(kafka.get(name, 0)) for name in ("message.timeout.ms", "socket.timeout.ms")))
         settings["transaction.timeout.ms"] = str(min(longest, LONGEST_TRANSACTION_MS))
     elif "enable.idempotence" not in kafka and excludes_idempotence(kafka):
-        # As Java's producer does (KIP-679).
+        # Java's producer does the same (KIP-679).
         settings["enable.idempotence"] = "false"
     merged = {**settings, **kafka}
     timeout = int(merged.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    # Without a value of its own librdkafka takes nearly the transaction's: a broker that hangs would be waited for 15 minutes.
+    # If these are not set, librdkafka uses nearly the transaction's timeout, and would wait 15 minutes for a broker that hangs.
     for name in ("message.timeout.ms", "socket.timeout.ms"):
         if name not in kafka:
             merged[name] = str(min(int(PRODUCER[name]), timeout))
-    # Java's setting of this name is both: how long a client waits for an answer, and brokers for their replicas.
+    # In Java, this one setting limits how long a client waits for an answer, and how long brokers wait for their replicas.
     merged["request.timeout.ms"] = merged["socket.timeout.ms"]
     return merged
 
 
 def excludes_idempotence(kafka: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the user's settings with which no producer is idempotent, as `name=value`."""
+    """Return the user's settings that exclude an idempotent producer, as `name=value`."""
     return tuple(f"kafka.{name}={kafka[name]}" for name, fits in IDEMPOTENT.items() if int(kafka.get(name, fits[0])) not in fits)
 
 
@@ -276,10 +280,10 @@ def request_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     Args:
         kafka: The user's `kafka.*` of a producer, translated for librdkafka.
     """
-    theirs = {name: value for name, value in kafka.items() if name not in PRODUCER_NAMES}
-    return {**client_settings(theirs), **({} if RECONNECT in theirs else _reconnecting(RECONNECT_MS_OF_A_TOKEN, theirs))}
+    of_user = {name: value for name, value in kafka.items() if name not in PRODUCER_NAMES}
+    return {**client_settings(of_user), **({} if RECONNECT in of_user else _reconnecting(RECONNECT_MS_OF_A_TOKEN, of_user))}
 
 
 def _reconnecting(backoff_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return our pause between connections, or the user's longest one if that is shorter: librdkafka refuses less."""
+    """Return our pause between connections, or the user's maximum if that is shorter, because librdkafka refuses a longer one."""
     return {RECONNECT: str(min(backoff_ms, int(kafka.get(RECONNECT_MAX, backoff_ms))))}

@@ -1,7 +1,7 @@
-"""An option as its field says it: its name, its default as a user would write it, where it has an effect, and its meaning.
+"""Describes options in the fields of their model: the name, the default, the kind of query that uses it, and the meaning.
 
-docs/options.md, the checks of what a stream and a batch read accept, and the comparison with Spark's own source are made from
-these. `make pages` writes the page's rows.
+docs/options.md, the checks of the options of streams and batch reads, and the comparison with Spark's own source use these
+descriptions. `make pages` writes the rows of the page.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Use = Literal["both", "streams", "batch"]
 
 
 class About(NamedTuple):
-    """What a page says of an option."""
+    """The description of an option on a page."""
 
     section: str
-    """The heading in docs/options.md below which it has its row."""
+    """The heading in docs/options.md under which the option has its row."""
     meaning: str
     """One or more sentences, in Markdown."""
     default: str
     """The default as a user would write it, in Markdown."""
     use: Use
     only_here: bool
-    """Whether Spark's own source does not have it."""
+    """Whether Spark's own source does not have the option."""
     refused_by_streams: str | None
     """Why `spark.readStream` refuses it, if it does."""
     warned_of: bool
@@ -54,11 +54,11 @@ def option(
     Args:
         name: the option.
         default: the value if the user gives none, as a user would write it.
-        section: see `About`, as the next ones.
+        section: see `About`.
         meaning: see `About`.
         use: see `About`.
         only_here: see `About`.
-        refused_by_streams: see `About`. Then it is for batch reads.
+        refused_by_streams: see `About`. Such an option is only for batch reads.
         warned_of: see `About`. Only if `use` is "streams".
         shown_default: the default in the page, if it is not `default`.
         private: whether `repr` leaves the value out.
@@ -76,11 +76,11 @@ def described(model: type[BaseModel]) -> dict[str, About]:
 
 
 def wrong_values(error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option whose value is refused. It shows no secret.
+    """Yield a sentence for each option whose value is refused, without showing a secret.
 
     Args:
-        error: What the model raised.
-        values: What the user gave, by the names of the options.
+        error: The model's error.
+        values: The user's values, by the names of the options.
     """
     for mistake in error.errors(include_url=False, include_input=False):
         name = str(mistake["loc"][0])

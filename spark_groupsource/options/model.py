@@ -1,7 +1,7 @@
-"""Every option of the source: one model, one place.
+"""Defines every option of the source, and reads the options of a query.
 
-Names, defaults and meanings are those of Spark's own Kafka source. `kafka.group.id` is required, and a few options exist only
-for a group member. One error lists all mistakes before anything is started. No error and no `repr` shows a secret.
+Names, defaults and meanings are those of Spark's own Kafka source. In addition, `kafka.group.id` is required, and a few options
+exist only for a group member. One error lists all mistakes before anything is started. No error and no `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ METRICS = "Metrics"
 
 
 class Options(PlainModel):
-    """What the user asked for. `parse` makes it, and nothing changes it."""
+    """The checked options of a query that reads. `parse` makes them, and they never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -93,7 +93,7 @@ class Options(PlainModel):
             "earliest and -1 is latest. A batch read takes no `latest`. It also takes `committed`: where the group has stopped."
         ),
     )
-    """One word, or the offsets; see `stream_start` and `batch_start`."""
+    """A word such as `latest`, or the offsets; see `stream_start` and `batch_start`."""
 
     starting_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = option(
         "startingOffsetsByTimestamp",
@@ -292,7 +292,7 @@ class Options(PlainModel):
             "partition any more. Without a value it is `hold`, and a new query warns at its start if it leaves such ranges."
         ),
     )
-    """`hold`, or after how many ms to read; see `outstanding`."""
+    """`hold`, or the number of ms after which to read the ranges; see `outstanding`."""
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
@@ -334,15 +334,15 @@ class Options(PlainModel):
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's `kafka.*`, translated. It contains secrets and does not show them."""
+    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their repr does not show."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
-        """Read the options as Spark passes them on, with names in any case.
+        """Read the options that Spark passes on, with names in upper or lower case.
 
         Args:
             options: The options that the user set.
-            use: What they are for, if that is known. Some options are for one of the two only.
+            use: The kind of query, if it is known. Some options are only for one of the two.
 
         Raises:
             OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
@@ -368,7 +368,7 @@ class Options(PlainModel):
         return parsed
 
     def _conflicts(self) -> Iterator[str]:
-        """Yield the mistakes of options that are valid alone and not together."""
+        """Yield a mistake for options that are valid alone but not together."""
         for name, limit_ms, reason in (
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
@@ -384,9 +384,9 @@ class Options(PlainModel):
         for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
             written = getattr(self, name)
             if isinstance(written, Mapping) and (self.subscribe or self.subscribe_pattern):
-                strangers = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
-                if strangers:
-                    topics = ", ".join(strangers)
+                unsubscribed = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
+                if unsubscribed:
+                    topics = ", ".join(unsubscribed)
                     yield f"{_alias(name)} names topics that are not subscribed to: {topics}. Remove them, or subscribe to them."
         if self.subscribe_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
             internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.subscribe_pattern, topic)]
@@ -407,7 +407,7 @@ class Options(PlainModel):
                 "partitions without a commit, write earliest, latest or offsets."
             )
         if self.metrics_port is None and self._gives("metrics.host"):
-            yield "metrics.host has no effect without metrics.port: set metrics.port, too; 0 is any free port."
+            yield "metrics.host has no effect without metrics.port: set metrics.port as well; 0 is any free port."
         if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
             yield (
                 f"metrics.port needs the package prometheus-client where the driver runs: {with_extra('metrics')}, or remove the "
@@ -431,18 +431,18 @@ class Options(PlainModel):
 
     @property
     def stream_start(self) -> Position:
-        """Where a stream starts in partitions for which the group has no commit."""
+        """The position at which a stream starts in partitions without a commit of the group."""
         return self._starting("latest")
 
     @property
     def batch_start(self) -> Position | Literal["committed"]:
-        """Where a batch read starts."""
+        """The position at which a batch read starts."""
         start = self._starting("earliest")
         return "committed" if start == "earliest" and self.starting_offsets == "committed" else start
 
     @property
     def batch_end(self) -> Position:
-        """Where a batch read ends (exclusive)."""
+        """The position at which a batch read ends (exclusive)."""
         if self.ending_timestamp is not None:
             return ByTime("endingTimestamp", self.ending_timestamp, or_latest=True)
         if self.ending_offsets_by_timestamp is not None:
@@ -461,7 +461,7 @@ class Options(PlainModel):
 
     @property
     def without_effect_on_a_batch(self) -> list[str]:
-        """The options that were given and have no effect on a batch read."""
+        """The given options that have no effect on a batch read."""
         return [name for name, about in DESCRIBED.items() if about.warned_of and self._gives(name)]
 
     def _gives(self, alias: str) -> bool:
@@ -479,7 +479,7 @@ class Options(PlainModel):
 
     @property
     def query_name(self) -> str:
-        """What the user calls the query: its `kafka.client.id`, or else the static member's name. Empty without both."""
+        """The user's name for the query: its `kafka.client.id`, or else the static member's name; empty if neither is set."""
         return self.kafka.get("client.id") or self.group_instance_id or ""
 
     @property
@@ -489,7 +489,7 @@ class Options(PlainModel):
 
     @property
     def assignment_strategy(self) -> str:
-        """The member's assignors (classic), or the broker's (KIP-848). With `server` the broker chooses."""
+        """The member's assignors (classic), or the broker's assignor (KIP-848); with `server` the broker chooses it."""
         if self.group_protocol == "consumer":
             return self.kafka.get("group.remote.assignor", "server")
         return self.member_settings()["partition.assignment.strategy"]
@@ -505,7 +505,7 @@ class Options(PlainModel):
         return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
     def outstanding(self) -> OutstandingClaims:
-        """Return what to do with ranges that are owed to other streams."""
+        """Return the user's choice for ranges that are owed to other streams."""
         if self.outstanding_claims is None:
             return OutstandingClaims(chosen=False)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
@@ -520,7 +520,7 @@ class Options(PlainModel):
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
-        """Return how tasks read the columns of `schema`, or else those of Spark's own Kafka source. It contains secrets."""
+        """Return the settings with which tasks read `schema`, or the columns of Spark's own source. They contain secrets."""
         from spark_groupsource.fetch.arrow_schema import arrow_schema
 
         return FetchSettings(
@@ -549,7 +549,7 @@ class Options(PlainModel):
 
 
 DESCRIBED = described(Options)
-"""Every option by its name, but for `kafka.*`."""
+"""Every option by its name, except for `kafka.*`."""
 
 
 def _alias(name: str) -> str:

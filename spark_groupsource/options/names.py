@@ -1,4 +1,4 @@
-"""The names of the options that were given: missing, refused, misspelt, or for the other kind of read."""
+"""Checks the names of the given options: which are missing, refused or misspelt."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ REFUSED_OPTIONS: Mapping[str, str] = {
         'partitions with Spark\'s own source, format("kafka")'
     ),
 }
-"""Options that are known and refused, and why."""
+"""Known options that are refused, with the reason."""
 
 OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
     "topic": ("subscribe",),
     "topics": ("subscribe", "topic"),
     "subscribe": ("topic",),
 }
-"""What somebody means who writes the name of another connector, or of the other end: the sink has `topic`."""
+"""The options that a user means with the name of another connector, or of the other side: the sink has `topic`."""
 
 IGNORED = frozenset({"groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms"})
-"""Options of Spark's own source without effect here, in lower case. Spark ignores the first, too, once kafka.group.id is set."""
+"""Options of Spark's own source without effect here, in lower case. Spark also ignores the first if kafka.group.id is set."""
 
 SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 
@@ -43,7 +43,7 @@ def is_kafka(name: str) -> bool:
 
 
 def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
-    """Yield the mistakes of options that are required and missing, or exclude each other."""
+    """Yield a mistake for each required option that is missing, and for options that exclude each other."""
     if {"subscribe", "subscribePattern"} <= options:
         yield "subscribe and subscribePattern exclude each other: remove one of them."
     elif not options & {"subscribe", "subscribePattern"} and not given & {"assign", "topic", "topics"}:
@@ -55,11 +55,11 @@ def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iter
 
 
 def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes of names that are no options here. Values are not shown: the option of a secret may be misspelt.
+    """Yield a mistake for each name that is not an option. Values are not shown, because the option of a secret may be misspelt.
 
     Args:
-        names: The names as they were given. Spark passes them on in lower case.
-        options: The names of the options that there are.
+        names: The given names. Spark passes them on in lower case.
+        options: The names of all options.
     """
     refused = {name.lower(): name for name in REFUSED_OPTIONS}
     known = {name.lower(): name for name in options}
@@ -77,7 +77,7 @@ def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[s
 
 
 def _meant(name: str, known: Mapping[str, str]) -> list[str]:
-    """Return the options that were probably meant, the likeliest first."""
+    """Return the options that the user probably meant, the likeliest first."""
     if shown_name(name) != name:
         return []
     lower = name.lower()
@@ -86,12 +86,12 @@ def _meant(name: str, known: Mapping[str, str]) -> list[str]:
 
 
 def _with_capitals_of(option: str, name: str) -> str:
-    """Return a name as it was probably written. Spark makes it lower-case, and no process of Python gets it otherwise."""
+    """Return a name as the user probably wrote it: Spark makes it lower-case, and no Python process gets the original."""
     if name != name.lower() or "_" in name:
         return name
     letters = list(name)
-    for here, there, length in difflib.SequenceMatcher(None, name, option.lower(), autojunk=False).get_matching_blocks():
-        letters[here : here + length] = option[there : there + length]
+    for in_name, in_option, length in difflib.SequenceMatcher(None, name, option.lower(), autojunk=False).get_matching_blocks():
+        letters[in_name : in_name + length] = option[in_option : in_option + length]
     return "".join(letters)
 
 

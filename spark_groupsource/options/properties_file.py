@@ -1,7 +1,7 @@
-"""Java properties files: client settings (`--command-config`) as in Kafka's own tools, and options (`check --conf`).
+"""Reads Java properties files: client settings (`--command-config`) as in Kafka's own tools, and options (`check --conf`).
 
-A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887). So no file has to
-hold a password. Only the rack (`kafka.client.rack`) is left as it is written: each process of the query has one of its own.
+A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887), so that no file
+needs to contain a password. Only the rack (`kafka.client.rack`) is not replaced, because each process of the query has its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import LEFT_OUT_IF_UNSET
 
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)(?P<separator>[ \t\f]*[=:]?[ \t\f]*)(?P<value>.*)", re.DOTALL)
-"""A key, then `=`, `:` or blanks. A character after a backslash is none of these."""
+"""A key, followed by `=`, `:` or blanks. A character after a backslash is always a part of the key."""
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _MALFORMED = re.compile(r"\$\{env:", re.IGNORECASE)
@@ -26,9 +26,9 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read a Java properties file, for example the options of a query: `.options(**read_properties("orders.properties"))`.
 
-    The file is read as `java.util.Properties.load` reads it, in UTF-8, but a key alone is an error: it may be the rest of a
-    password or of a key that was pasted over several lines. If a key is duplicated, its last value counts.
-    `${env:NAME}` in a value is replaced by that environment variable, but for `kafka.client.rack`, which each executor replaces.
+    The file is read like `java.util.Properties.load` does, in UTF-8, except that a name without a value is an error: it may be
+    the rest of a password or of a key that was pasted over several lines. If a name is duplicated, its last value counts.
+    `${env:NAME}` in a value is replaced by that environment variable, except in `kafka.client.rack`, where each executor does it.
 
     Args:
         path: the file. `groupkafka check --conf` reads it in the same way.
@@ -37,8 +37,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         Each key with its value.
 
     Raises:
-        OptionError: The file cannot be read, a line has a key and nothing else, a variable is not written as `${env:NAME}`, or
-            it is not set. The text shows no value.
+        OptionError: The file cannot be read, a line has a name without a value, or a variable is not written as `${env:NAME}` or
+            not set. The text shows no value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -66,10 +66,10 @@ def _with_environment(key: str, value: str) -> str:
 
 
 def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the entries of a properties file. `path` is named in the error about a line that has a key and nothing else."""
+    """Return the entries of a properties file. The error about a line without a value names `path`."""
     properties: dict[str, str] = {}
     pending = ""
-    # `splitlines` also splits at characters that a password may have. The last line may end with a backslash.
+    # Do not use `splitlines`, which also splits at characters that a password may have. The last line may end with a backslash.
     for number, line in enumerate([*re.split(r"\r\n|\r|\n", text), ""], start=1):
         stripped = line.lstrip(" \t\f")
         if not pending:
@@ -94,7 +94,7 @@ def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
 
 def _unescaped(text: str) -> str:
     plain = _ESCAPE.sub(lambda match: chr(int(match["unicode"], 16)) if match["unicode"] else _plain(match["char"]), text)
-    # Java writes a character such as an emoji as two escapes, the halves of a surrogate pair.
+    # Java writes a character such as an emoji as two escapes, one for each half of a surrogate pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

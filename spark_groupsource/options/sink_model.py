@@ -1,4 +1,4 @@
-"""Every option of the sink: one model, one place.
+"""Defines every option of the sink, and reads the options of a write.
 
 Names, defaults and meanings are those of Spark's own Kafka sink. A few options exist only for exactly-once.
 """
@@ -32,7 +32,7 @@ ONCE = "Each record once"
 """The headings of docs/sink.md."""
 
 GIVEN_BY_SPARK = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "trigger"})
-"""What a writer's options may have besides, in lower case. It is Spark's."""
+"""Spark's own options of a writer, in lower case, which may be among the options of the sink."""
 
 Guarantee = Literal["exactly-once", "at-least-once"]
 
@@ -51,7 +51,7 @@ def _prefix(text: str) -> str:
 
 
 class SinkOptions(PlainModel):
-    """What the user asked for. `parse` makes it, and nothing changes it."""
+    """The checked options of a query that writes. `parse` makes them, and they never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -119,11 +119,11 @@ class SinkOptions(PlainModel):
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"]) -> SinkOptions:
-        """Read the options as Spark passes them on, with names in any case.
+        """Read the options that Spark passes on, with names in upper or lower case.
 
         Args:
             options: The options that the user set.
-            use: What they are for.
+            use: The kind of write.
 
         Raises:
             OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
@@ -148,12 +148,12 @@ class SinkOptions(PlainModel):
         return parsed
 
     def _conflicts(self, use: Literal["stream", "batch"]) -> Iterator[str]:
-        """Yield the mistakes of options that are valid alone and not together."""
+        """Yield a mistake for options that are valid alone but not together."""
         once = self.exactly_once(use)
         if use == "batch" and self.delivery_guarantee == "exactly-once":
             yield (
-                "deliveryGuarantee = 'exactly-once' is for streams: a batch write has no checkpoint, so nothing says that a "
-                "write is repeated. Remove it; a batch write is at least once."
+                "deliveryGuarantee = 'exactly-once' is for streams: a batch write has no checkpoint that shows whether a write "
+                "is repeated. Remove it; a batch write is at least once."
             )
         for name, value in (
             ("transactionalIdPrefix", self.transactional_id_prefix),
@@ -185,7 +185,7 @@ class SinkOptions(PlainModel):
         return use == "stream" and self.delivery_guarantee != "at-least-once"
 
     def sink_settings(self, use: Literal["stream", "batch"]) -> SinkSettings:
-        """Return how tasks write. It contains secrets."""
+        """Return the settings with which tasks write. They contain secrets."""
         once = self.exactly_once(use)
         return SinkSettings(
             producer=producer_settings(self.kafka, exactly_once=once),
@@ -199,10 +199,10 @@ class SinkOptions(PlainModel):
 
 
 def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
-    """Yield timeouts that do not fit together. librdkafka would refuse them in each task, by its own names."""
+    """Yield a mistake for timeouts that do not fit together, which librdkafka would refuse in each task by its own names."""
     delivery, transaction = int(merged["message.timeout.ms"]), merged.get("transaction.timeout.ms")
     if delivery == 0:
-        yield "kafka.delivery.timeout.ms=0 would wait without end for brokers that do not answer: set a time in ms."
+        yield "kafka.delivery.timeout.ms=0 would wait forever for brokers that do not answer: set a time in ms."
     elif re.fullmatch(r"[0-9]+(\.[0-9]+)?", linger := merged["linger.ms"]) and float(linger) >= delivery:
         yield (
             f"kafka.linger.ms ({linger} ms) must be less than kafka.delivery.timeout.ms ({delivery} ms): lower the "
@@ -220,4 +220,4 @@ def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
 
 
 DESCRIBED_OF_SINK = described(SinkOptions)
-"""Every option of the sink by its name, but for `kafka.*`."""
+"""Every option of the sink by its name, except for `kafka.*`."""

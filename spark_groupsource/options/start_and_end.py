@@ -1,7 +1,7 @@
-"""Where to start and where to end: the position that the user wrote, and its offsets in the logs as they are now.
+"""Turns the start and end that the user wrote into offsets of the logs as they are now.
 
-The rules are those of Spark's Kafka source. A position that is written by partition must name every partition. If a partition
-has no record at or after a time, that is an error, or means the partition's end.
+The rules are those of Spark's Kafka source. A position that names partitions must name all of them. If a partition has no record
+at or after a time, that is an error, or stands for the partition's end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_groupsource.partition import TopicPartition, listed
 
 @dataclass(frozen=True)
 class ByOffset:
-    """An offset for each partition; -2 is the earliest and -1 the latest (the end)."""
+    """A position by offset, for each partition; -2 is the earliest and -1 the latest (the end)."""
 
     option: str
     offsets: Mapping[TopicPartition, int]
@@ -26,7 +26,7 @@ class ByOffset:
 
 @dataclass(frozen=True)
 class ByTime:
-    """The first record of each partition that is not older than a time in ms since 1970. One time for all, or one for each."""
+    """A position by time, in ms since 1970, for all partitions or each: the first record that is not older."""
 
     option: str
     times: int | Mapping[TopicPartition, int]
@@ -38,7 +38,7 @@ Position = Literal["earliest", "latest"] | ByOffset | ByTime
 
 
 class OffsetLookup(Protocol):
-    """The brokers, asked for offsets. A partition whose leader does not answer now is left out."""
+    """Asks the brokers for offsets. A partition whose leader does not answer now is left out."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition (inclusive)."""
@@ -51,7 +51,7 @@ class OffsetLookup(Protocol):
 
 
 def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: OffsetLookup) -> dict[TopicPartition, int]:
-    """Return the offset of each partition that the position means.
+    """Return the offset that the position means in each partition.
 
     Args:
         position: Where to start or to end.
@@ -88,7 +88,7 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
 
 
 def named_starts(position: Position, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
-    """Return where each partition starts that does not start at its beginning. Nobody is asked, and nothing is refused.
+    """Return the starts of partitions that do not start at their beginning, without asking a broker or refusing anything.
 
     Args:
         position: Where a stream starts.
@@ -111,7 +111,7 @@ def named_starts(position: Position, partitions: Collection[TopicPartition]) -> 
 
 
 def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[TopicPartition, int | None]:
-    """Return the offsets of these starts, as the logs are now.
+    """Return the offsets that these starts mean in the logs as they are now.
 
     Args:
         starts: Offsets, ends and times.
@@ -137,30 +137,30 @@ def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[To
     return known | found | (logs.ends(at_end) if at_end else {})
 
 
-def refuse_unknown(position: Position, there: Collection[TopicPartition]) -> None:
-    """Refuse a position that names partitions which do not exist.
+def refuse_unknown(position: Position, existing: Collection[TopicPartition]) -> None:
+    """Refuse a position that names partitions that do not exist.
 
     Args:
         position: Where to start or to end.
-        there: All partitions of the subscribed topics.
+        existing: All partitions of the subscribed topics.
 
     Raises:
         OptionError: The position names another partition.
     """
     match position:
         case ByOffset(option, written) | ByTime(option, Mapping() as written):
-            unknown = sorted(written.keys() - set(there))
+            unknown = sorted(written.keys() - set(existing))
         case _:
             return
     if unknown:
         raise OptionError(
             f"{option} names partitions that do not exist: {_names(unknown)}. "
-            f"Partitions that exist: {_names(sorted(there)) or 'none'}."
+            f"Partitions that exist: {_names(sorted(existing)) or 'none'}."
         )
 
 
 def start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
-    """Yield the mistakes of a start and an end by partition: different partitions, or a start above the end."""
+    """Yield a mistake if a start and an end name different partitions, and for each partition whose start is above its end."""
     match start, end:
         case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
             ByTime(starting, Mapping() as starts),
@@ -185,10 +185,10 @@ def _require_named(option: str, partitions: Collection[TopicPartition], named: C
 
 
 def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError:
-    """Return the error that partitions have no record at or after their times.
+    """Return the error for partitions that have no record at or after their times.
 
     Args:
-        option: What named the times.
+        option: The option with the times.
         without: The partitions, each with its time in ms since 1970.
     """
     places = listed((f"{partition} from {without[partition]} on" for partition in sorted(without)), _MOST_NAMED)

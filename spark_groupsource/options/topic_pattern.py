@@ -1,7 +1,8 @@
-"""`subscribePattern`: a regular expression that Java, Python and Kafka's brokers read alike, or a refusal.
+"""Checks that `subscribePattern` is a regular expression that Java, Python and Kafka's brokers all understand in the same way.
 
 Four engines read it: Java's in Spark's own source, the C library's (librdkafka, classic), RE2/J (the broker, KIP-848) and
-Python's re (`Options.matches`). Nothing is translated: what they do not all read alike is refused, with what to write instead.
+Python's re (`Options.matches`). Nothing is translated: a piece that they do not all understand in the same way is refused, with
+advice on what to write instead.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _READ_ALIKE = re.compile(
     | \)""",
     re.VERBOSE,
 )
-"""The pieces of a pattern that every engine reads alike."""
+"""The pieces of a pattern that every engine understands in the same way."""
 
 _REFUSED: Mapping[str, str] = {
     r"\(\?<?[=!]": "is a look-around, which cannot be used: name the topics that are wanted",
@@ -46,20 +47,20 @@ _REFUSED: Mapping[str, str] = {
     ),
     r".": r"is unbalanced: close the pair, or write \ before it",
 }
-"""How pieces begin that not every engine reads alike, and what to do about them."""
+"""The beginnings of all other pieces, with advice on what to write instead."""
 
 
 def parse_topic_pattern(text: str) -> str:
     """Read the text of `subscribePattern`.
 
     Raises:
-        ValueError: Not every engine reads it as Java does. The text says what to write instead.
+        ValueError: Not every engine understands it as Java does. The text tells what to write instead.
     """
     pattern = text.strip()
     if not pattern:
         raise ValueError("a regular expression that matches the whole names of topics is expected")
     if not pattern.isascii():
-        raise ValueError("topic names have ASCII letters, digits, '.', '_' and '-' only")
+        raise ValueError("topic names have only ASCII letters, digits, '.', '_' and '-'")
     within, at = f"({pattern}", 0
     while at < len(within):
         piece = _READ_ALIKE.match(within, at)

@@ -1,4 +1,4 @@
-"""The text of one option, read: each function returns the value, or raises ValueError with what is expected."""
+"""Reads the text of one option: each function returns the value, or raises a ValueError that tells what is expected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_00
 
 
 def boolean(text: str) -> bool:
-    """Read true or false, in any case."""
+    """Read true or false, in upper or lower case."""
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("true or false is expected")
     return text.strip().lower() == "true"
@@ -54,7 +54,7 @@ def duration_ms(text: str) -> int:
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """Return a function that reads one of these words, in any case."""
+    """Return a function that reads one of these words, in upper or lower case."""
 
     def read(text: str) -> str:
         if text.strip().lower() not in allowed:
@@ -65,7 +65,7 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 
 def host(text: str) -> str:
-    """Read a name or an address to listen on, without a port."""
+    """Read the name or address of a host to listen on, without a port."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text.strip()):
         raise ValueError("the name or address of a host is expected, such as 127.0.0.1, 0.0.0.0 or ::, without a port")
     return text.strip()
@@ -91,7 +91,7 @@ def outstanding_claims_value(text: str) -> str | int:
 
 
 def topic_names(text: str) -> tuple[str, ...]:
-    """Read names of topics with commas between them. A duplicate is dropped."""
+    """Read names of topics separated by commas, and drop duplicates."""
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         raise ValueError("one or more names of topics are expected, with commas between them")
@@ -136,7 +136,7 @@ def _time_value(partition: TopicPartition, time: object) -> int:
 
 def _integer(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
-        # Spark accepts a number as text, too.
+        # Spark also accepts a number as text.
         return int(value)
     return value if type(value) is int else None
 

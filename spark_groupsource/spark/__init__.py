@@ -1,1 +1,1 @@
-"""The adapter for Spark: its calls become steps of the query, and its processes are set up."""
+"""Adapts the package to Spark: turns Spark's calls into steps of a query, and sets up the processes that Spark starts."""

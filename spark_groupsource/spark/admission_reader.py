@@ -13,7 +13,7 @@ from spark_groupsource.spark.readers import GroupKafkaStreamReader
 
 
 class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow):
-    """Takes limits from Spark. With AvailableNow it reads what existed when the run started."""
+    """A stream reader that takes limits from Spark, and with AvailableNow reads only what existed when the run started."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Plan the next micro-batch. Returns `start` itself if there is nothing new."""
@@ -27,9 +27,9 @@ class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if at_least is None else ReadMinRows(at_least)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the target: what the subscribed topics have now, whichever member owns the partitions."""
+        """Fix the target of the run: the current ends of the subscribed topics, no matter which member owns the partitions."""
         self._running().fix_target()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return end offset, lag and held offsets of each owned partition at the last plan, for StreamingQueryProgress."""
+        """Return the end offset, lag and held offsets of each owned partition at the last plan, for StreamingQueryProgress."""
         return self._running().report()

@@ -1,7 +1,7 @@
-"""The columns of a Kafka record in Spark: the source's own schema, and what a user may ask for with `.schema(...)`.
+"""Defines the columns of a Kafka record in Spark: the source's own schema, and the columns that `.schema(...)` may ask for.
 
-Spark asks for the source's schema in `load()`, in a process of its own that has not imported pyarrow. So this module imports it
-only to make an Arrow schema. Spark passes a schema of the user to the reader as it is.
+Spark asks for the source's schema in `load()`, in a separate process that has not imported pyarrow. So this module imports
+pyarrow only to make an Arrow schema. Spark passes a schema of the user to the reader unchanged.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ TYPES: Mapping[str, tuple[DataType, ...]] = {
     "timestampType": (IntegerType(),),
     "headers": (_HEADERS,),
 }
-"""The types that each column can have. The first one is that of Spark's own Kafka source (`KafkaRecordToRowConverter`)."""
+"""The types that each column can have. The first one is the type in Spark's own Kafka source (`KafkaRecordToRowConverter`)."""
 
 _DDL = {
     "bigint": "LONG",
     # TIMESTAMP may mean TIMESTAMP_NTZ (spark.sql.timestampType).
     "timestamp": "TIMESTAMP_LTZ",
 }
-"""How to write a type, where that is not its `simpleString`."""
+"""How to write types in DDL that differ from their `simpleString`."""
 
 
 def default_schema(include_headers: bool) -> StructType:
@@ -57,17 +57,17 @@ def default_schema(include_headers: bool) -> StructType:
 
 
 def requested(schema: StructType, include_headers: bool) -> pa.Schema:
-    """Return the columns to read, as Spark expects them in Arrow.
+    """Return the columns to read, in the Arrow types that Spark expects.
 
-    Names are accepted in any case, since no two columns differ only in that, and stay as they are written. So does nullability,
-    also that of the parts of a header.
+    Names are accepted in upper or lower case, because no two columns differ only in that, and keep the user's spelling.
+    Nullability is kept as well, even for the parts of a header.
 
     Args:
         schema: The user's schema, or `default_schema`.
         include_headers: The option `includeHeaders`. If it is set, the schema must have the headers.
 
     Raises:
-        SchemaError: There is no such column, or not with this type. The text lists what there is.
+        SchemaError: There is no such column, or it cannot have this type. The text lists the columns and their types.
     """
     import pyarrow as pa
 
@@ -84,7 +84,7 @@ def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
     known = {name.lower(): name for name in TYPES}
     counts = Counter(name.lower() for name in schema.names)
     if not counts:
-        yield "The schema has no column: name at least one, for example offset LONG."
+        yield "The schema has no columns: name at least one, for example offset LONG."
     for field in schema:
         name = known.get(field.name.lower())
         if name is None:
@@ -95,7 +95,7 @@ def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
         if count > 1:
             yield f"The schema has {known.get(lower, lower)} more than once (names are not case-sensitive)."
     if include_headers and "headers" not in counts:
-        yield "includeHeaders is true, and the schema has no headers: add them to the schema, or remove the option."
+        yield "includeHeaders is true, but the schema has no headers: add them to the schema, or remove the option."
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:
@@ -125,7 +125,7 @@ def _allowed(name: str) -> str:
 
 
 def _ddl(kind: DataType) -> str:
-    """Return the type as one writes it: types in capitals, names as they are."""
+    """Return the type as users write it in DDL: types in capitals, names unchanged."""
     if isinstance(kind, ArrayType):
         return f"ARRAY<{_ddl(kind.elementType)}>"
     if isinstance(kind, StructType):

@@ -1,6 +1,7 @@
-"""What Spark calls first: the format's name, its schema and its readers.
+"""Implements Spark's `DataSource`, which names the format and makes its schema, readers and writers.
 
-Spark also sends the data source to each task, for its name. So what only the driver needs is imported in the methods.
+Spark also sends the data source to each task, because it needs the name there. So everything that only the driver needs is
+imported inside the methods.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource")
 
 
 class GroupKafkaDataSource(DataSource):
-    """The source `format("groupkafka")`: a Kafka source whose driver is a member of a consumer group."""
+    """The format `groupkafka`: a Kafka source whose driver is a member of a consumer group, and a Kafka sink."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,7 +46,7 @@ class GroupKafkaDataSource(DataSource):
 
     @shown_alone()
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
-        """Return a reader for batch queries. It asks no broker before an action plans one.
+        """Return a reader for batch queries. It asks no broker before an action plans the query.
 
         Raises:
             OptionError: An option is wrong.
@@ -60,7 +61,7 @@ class GroupKafkaDataSource(DataSource):
 
     @shown_alone()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch write, which is at least once.
+        """Return the writer of a batch write, which writes each row at least once.
 
         Raises:
             OptionError: An option is wrong, or the mode is `overwrite`.
@@ -71,7 +72,7 @@ class GroupKafkaDataSource(DataSource):
         from spark_groupsource.spark.sink_writers import batch_writer
 
         if overwrite:
-            raise OptionError("mode('overwrite') is not possible: Kafka only appends. Write mode('append').")
+            raise OptionError("mode('overwrite') is not possible, because Kafka can only append. Use mode('append').")
         return batch_writer(self._sink_settings(schema, "batch"), schema)
 
     @shown_alone()
@@ -103,7 +104,7 @@ class GroupKafkaDataSource(DataSource):
         return settings
 
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader | RefusedReader:
-        """Return a reader for one run of one query. It has not joined the group yet.
+        """Return a reader for one run of one query, which has not joined the group yet.
 
         If an option or a column of the schema is wrong, the reader raises the OptionError or SchemaError at Spark's first call.
         """

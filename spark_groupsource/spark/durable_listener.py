@@ -1,9 +1,9 @@
 """Reports finished micro-batches from the driver's program to the runners on the same host (reports/driver_reports.py).
 
-Spark posts the progress of a micro-batch after it has written its commit log. The progress has the offset at which the batch
-ends, and that offset names a stream of this source and its plan. So the plan is durable. The runner gets no such event itself.
+Spark posts the progress of a micro-batch after it has written its commit log. The progress has the end offset of the micro-batch,
+which names a stream of this source and its plan, so that plan is durable. The runner itself gets no such event.
 
-The listener is also the only one that sees all queries of the driver: it warns if they share a group (shared_groups.py).
+Only the listener sees all queries of the driver, so it also warns if they share a group (shared_groups.py).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from spark_groupsource.spark.shared_groups import SharedGroups
 log = logging.getLogger(__name__)
 
 ADDED = "spark.groupkafka.listener"
-"""A setting of the session that says which process has added a listener. A cloned session, as in foreachBatch, has the setting,
-too: queries that are started there are not reported."""
+"""A setting of the session that names the process that has added a listener. A cloned session, as in foreachBatch, has the same
+setting, so queries that are started there are not reported."""
 
 _THIS_PROCESS = secrets.token_hex(8)
 
 _shared_groups = SharedGroups()
-"""Of all listeners of this process: each session has one, and may have a `LagListener`, too."""
+"""The queries seen by all listeners of this process. Each session has one listener, and may have a `LagListener` as well."""
 
 
 def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
-    """Return the progress of a micro-batch as the JSON that Spark makes of it: its Python values differ between versions."""
+    """Return the progress of a micro-batch as Spark's JSON, because its Python values differ between versions."""
     progress: dict[str, Any] = json.loads(event.progress.json)
     return progress
 
@@ -49,7 +49,7 @@ def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
 class DurableListener(StreamingQueryListener):
     """Reports each finished micro-batch of this source, and warns of groups that queries share.
 
-    `listen` adds it, and `LagListener` is one.
+    `listen` adds one to a session, and `LagListener` is a subclass.
     """
 
     def __init__(self) -> None:
@@ -57,21 +57,21 @@ class DurableListener(StreamingQueryListener):
         self._warned = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: nothing is finished yet."""
+        """Do nothing, because no micro-batch is finished yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the plans of a finished micro-batch, and warn if the query shares a group."""
         self.report(progress_of(event))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: there was no micro-batch."""
+        """Do nothing, because there was no micro-batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Forget the query: it no longer shares a group. Its last micro-batch has been reported."""
+        """Forget the query, which no longer shares a group. Its last micro-batch has already been reported."""
         _shared_groups.ended(str(event.runId))
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Report the plans in a query's progress. A folder that cannot be used, and a shared group, are worth one warning."""
+        """Report the plans in a query's progress. Warn once if the folder cannot be used, or if queries share a group."""
         try:
             for source in progress.get("sources", ()):
                 found = plan_of(source.get("endOffset"))
@@ -83,7 +83,7 @@ class DurableListener(StreamingQueryListener):
             if not self._warned:
                 self._warned = True
                 log.warning(
-                    "finished micro-batches are not reported to the groupkafka source: %s. Their claims are closed by the next "
+                    "finished micro-batches are not reported to the groupkafka source: %s. Their claims stay open until the next "
                     "trigger, unless the reader has the option checkpointLocation",
                     error,
                 )
@@ -94,27 +94,27 @@ def driver_process() -> int:
     """Return the process id of the driver's JVM.
 
     Raises:
-        ReportsUnavailable: this process has no JVM at hand, as with Spark Connect.
+        ReportsUnavailable: this process has no access to the JVM, as with Spark Connect.
     """
     try:
         from pyspark import SparkContext
 
         return int(SparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     except Exception as error:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
-        raise ReportsUnavailable(f"this process does not reach the driver's JVM ({type(error).__name__})") from None
+        raise ReportsUnavailable(f"this process cannot reach the driver's JVM ({type(error).__name__})") from None
 
 
 def listen(spark: SparkSession) -> None:
-    """Add a `DurableListener` to the session, unless this process has added one. Do nothing where that is not possible.
+    """Add a `DurableListener` to the session if that is possible and this process has not added one yet.
 
-    With Spark Connect a listener runs at the client, which may be on another host than the driver.
+    With Spark Connect none is added, because it would run at the client, perhaps on another host than the driver.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return
     try:
         if spark.conf.get(ADDED, None) != _THIS_PROCESS:
             _shared_groups.begin(spark.sparkContext.applicationId)
-            spark.conf.set(ADDED, _THIS_PROCESS)  # first: where it is refused, each call would add another listener
+            spark.conf.set(ADDED, _THIS_PROCESS)  # first, because if Spark refuses it, each call would add another listener
             spark.streams.addListener(DurableListener())
     except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with an error of its own
-        log.info("this session takes no listener, so finished micro-batches are not reported to the source: %s", refused)
+        log.info("this session accepts no listener, so finished micro-batches are not reported to the source: %s", refused)

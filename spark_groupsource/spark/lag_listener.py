@@ -1,8 +1,8 @@
-"""Lag from Spark's own progress events, for users who watch their queries with a StreamingQueryListener.
+"""Computes lag from Spark's own progress events, for users who watch their queries with a StreamingQueryListener.
 
-Spark reports each micro-batch when it is done. The report has the offset at which the batch ends, which is a plan of this source.
-It also has the end offsets that the source knew when it planned (`Cycle.report`). Lag is the difference: the offsets that the
-batch left behind. Spark's own Kafka source has the same in `offsetsBehindLatest`. An idle query reports nothing.
+Spark reports each micro-batch when it is done. The report has the end offset of the micro-batch, which is a plan of this source,
+and the end offsets of the partitions when the source planned (`Cycle.report`). The lag is the difference: the offsets that the
+micro-batch left unread. Spark's own Kafka source has the same in `offsetsBehindLatest`. An idle query reports nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LagSnapshot:
-    """One source of one query, after one micro-batch."""
+    """The lag and other figures of one source of one query, after one micro-batch."""
 
     query_id: str
     run_id: str
@@ -45,25 +45,25 @@ class LagSnapshot:
     stream: str
     """The checkpoint's name in the group. `groupkafka claims` lists it."""
     rows: int
-    """Rows that the tasks read."""
+    """The number of rows that the tasks read."""
     lag: Mapping[TopicPartition, int] | None
-    """Offsets behind the end of each partition that the driver owned when it planned.
+    """The offsets left unread in each partition that the driver owned when it planned.
 
     `None` on Spark before 4.2, which does not ask a source for its lag.
     """
     held: Mapping[TopicPartition, int] | None
-    """Offsets that were held for other queries then (`outstandingClaims`). `None` where `lag` is."""
+    """The offsets held for other queries at that time (`outstandingClaims`). `None` if `lag` is `None`."""
     observed: Mapping[str, Mapping[str, Any]]
-    """What `DataFrame.observe` counted in the micro-batch, by its name and the columns' names."""
+    """The metrics of `DataFrame.observe` in the micro-batch, by observation and column."""
 
     @property
     def total_lag(self) -> int | None:
-        """Offsets behind, over all partitions."""
+        """The lag, summed over all partitions."""
         return None if self.lag is None else sum(self.lag.values())
 
     @property
     def total_held(self) -> int | None:
-        """Offsets held for other queries, over all partitions."""
+        """The offsets held for other queries, summed over all partitions."""
         return None if self.held is None else sum(self.held.values())
 
 
@@ -71,7 +71,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
     """Yield one snapshot for each source of this package in a query's progress.
 
     Args:
-        progress: The progress as the JSON that Spark makes of it.
+        progress: The progress as Spark's JSON.
     """
     for source, plan in _plans_in(progress):
         latest = source.get("latestOffset")
@@ -96,7 +96,7 @@ def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
     """Yield each source of this package in a query's progress, with the plan at which the micro-batch ends.
 
     Args:
-        progress: the progress as the JSON that Spark makes of it.
+        progress: The progress as Spark's JSON.
     """
     for source in progress.get("sources", ()):
         end = source.get("endOffset")
@@ -111,7 +111,7 @@ def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
 class LagListener(DurableListener):
     """Reports the lag of every query of the session that reads with this source, and finished micro-batches to the source.
 
-    Add it with `spark.streams.addListener(LagListener(...))`.
+    Add one with `spark.streams.addListener(LagListener(...))`.
     """
 
     def __init__(
@@ -121,22 +121,24 @@ class LagListener(DurableListener):
         warn_above: int | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        """Make a listener.
+        """Make a listener, to be added to a session.
 
         Args:
             callback: Called after each micro-batch, once for each source. It runs on the listener's thread and should return
-                quickly. Spark logs what it raises.
+                quickly. Spark logs the exceptions that it raises.
             warn_above: Log a warning when a source's lag rises above this many offsets. The next warning comes only after the
-                lag was below it again.
+                lag has fallen below this number again.
             registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
-                query counts with `DataFrame.observe` in a column `bytes`. Spark's progress has no bytes of its own. For queries
-                that write with this sink also the rows that it has written and skipped, and the time of its commits. Listeners
-                of one registry share them: remove the first one from a session before you add another, or both count.
+                query counts with `DataFrame.observe` in a column `bytes`, because Spark's progress has no bytes of its own. For
+                queries that write with this sink, it also gets the rows that were written and skipped, and the time of the
+                commits. Listeners of one registry share the counters: remove the first listener from a session before you add
+                another, or both count.
         """
         super().__init__()
         if not ADMISSION_CONTROL:
             log.warning(
-                "Spark %s asks a Python source for no lag, so LagListener has none: metrics.port and `groupkafka describe` do.",
+                "Spark %s does not ask a Python source for its lag, so LagListener has none. metrics.port and `groupkafka "
+                "describe` do.",
                 pyspark.__version__,
             )
         self._callback = callback
@@ -156,42 +158,42 @@ class LagListener(DurableListener):
         return self._latest
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take the snapshots of a micro-batch that is done."""
+        """Take the snapshots of a finished micro-batch."""
         progress = progress_of(event)
         self.report(progress)
         self._take_written(progress)
         found = tuple(snapshots(progress))
         if not found:
             return
-        before = self._latest.get(progress["id"], ())
+        previous = self._latest.get(progress["id"], ())
         self._latest = MappingProxyType({**self._latest, progress["id"]: found})
         if self._counters is not None:
             query = found[0].query_name or found[0].query_id
             self._counters.add(query, ((snapshot.group, snapshot.rows) for snapshot in found), found[0].observed)
         for snapshot in found:
-            self._warn(snapshot, before)
+            self._warn(snapshot, previous)
             if self._callback is not None:
                 self._callback(snapshot)
 
     @property
     def written(self) -> Mapping[str, BatchReport]:
-        """What the sink has written of each running query's newest micro-batch, by the query's id. Any thread may read it."""
+        """The sink's report of each running query's newest micro-batch, by the query's id. Any thread may read it."""
         return self._written
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query."""
         super().onQueryTerminated(event)
         ended = str(event.id)
-        self._latest = MappingProxyType({query: each for query, each in self._latest.items() if query != ended})
-        self._written = MappingProxyType({query: each for query, each in self._written.items() if query != ended})
+        self._latest = MappingProxyType({query: found for query, found in self._latest.items() if query != ended})
+        self._written = MappingProxyType({query: report for query, report in self._written.items() if query != ended})
 
     def _take_written(self, progress: Mapping[str, Any]) -> None:
-        """Take what the sink has left of this micro-batch. The progress does not name the sink: others leave nothing."""
+        """Take the sink's report of this micro-batch, if there is one: the progress does not show which sink was used."""
         query = progress["id"]
         try:
             report = self._batch_reports.read(progress["runId"])
         except ReportsUnavailable as unavailable:
-            log.info("what the sink has written is not known: %s", unavailable)
+            log.info("the rows that the sink has written are not known: %s", unavailable)
             return
         if report is None or report.batch_id != progress["batchId"]:
             return
@@ -199,8 +201,8 @@ class LagListener(DurableListener):
         if self._counters is not None:
             self._counters.add_written(progress.get("name") or query, report)
 
-    def _warn(self, snapshot: LagSnapshot, before: tuple[LagSnapshot, ...]) -> None:
-        if not self._is_high(snapshot) or any(self._is_high(earlier) for earlier in before if _same_source(earlier, snapshot)):
+    def _warn(self, snapshot: LagSnapshot, previous: tuple[LagSnapshot, ...]) -> None:
+        if not self._is_high(snapshot) or any(self._is_high(earlier) for earlier in previous if _same_source(earlier, snapshot)):
             return
         log.warning(
             "query %s (group %s): %s offsets behind after micro-batch %d, more than %s",
@@ -215,8 +217,8 @@ class LagListener(DurableListener):
         return self._warn_above is not None and (snapshot.total_lag or 0) > self._warn_above
 
 
-def _same_source(earlier: LagSnapshot, other: LagSnapshot) -> bool:
-    return (earlier.group, earlier.stream) == (other.group, other.stream)
+def _same_source(earlier: LagSnapshot, later: LagSnapshot) -> bool:
+    return (earlier.group, earlier.stream) == (later.group, later.stream)
 
 
 def _behind(plan: PlanOffset, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

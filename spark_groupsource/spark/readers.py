@@ -1,11 +1,11 @@
-"""The readers that Spark asks for on the driver's host, and the process in which a stream's reader runs.
+"""Implements the readers that Spark uses on the driver's host, and sets up the process in which a stream's reader runs.
 
 A streaming reader turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py). Only its `latestOffset`
 is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
 
-Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles it for the
-executors. So the constructors join nothing, and what only the runner needs is imported once it runs. Executors get what tasks
-need of a reader (task.py).
+Spark calls the reader on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles
+it for the executors. So the constructors do not join the group, and modules that only the runner needs are imported once it runs.
+Executors get only the part of a reader that tasks need (task.py).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from spark_groupsource.query.cycle import Cycle
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
-"""Seconds between two looks at whether the driver is alive."""
+"""How often to check that the driver is still alive, in seconds."""
 
 COLLECT_AFTER_OBJECTS = 50_000
-"""New objects after which Python's garbage collector runs. Python's own threshold is 700 in Python 3.11."""
+"""The number of new objects after which Python's garbage collector runs. The default is 700 in Python 3.11."""
 
 
 class GroupKafkaStreamReader(DataSourceStreamReader):
@@ -68,41 +68,41 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     @shown_alone()
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset before the first plan. It decides nothing, because Spark also calls this on a restart of batch 0."""
+        """Return the offset before the first plan, without any other effect: Spark also calls this on a restart of batch 0."""
         return self._running().first().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Claim the ranges of `end`, which is in Spark's offset log.
 
         Returns:
-            One input partition for each task. A range is a task, or several (`minPartitions`, `maxRecordsPerPartition`), or
-            shares one with other small ranges. A task of which nothing is granted reads nothing.
+            One input partition for each task. A range becomes one task or several (`minPartitions`, `maxRecordsPerPartition`), or
+            shares a task with other small ranges. A task without a granted range reads nothing.
         """
         group = self._options.group_id
-        since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
-        self._refuse_asynchronous_progress(since, until)
-        self._speak_for(until.stream)
-        granted = self._running().claim(since, until)
-        # The whole plan is cut, and then left out of it what is not granted: a replay may be granted less than an earlier try,
-        # and a sink that has written some of the tasks by then knows them by their numbers.
-        ranges = [(partition, offsets) for partition, planned in sorted(until.by_partition.items()) for offsets in planned]
+        previous, plan = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
+        self._refuse_asynchronous_progress(previous, plan)
+        self._speak_for(plan.stream)
+        granted = self._running().claim(previous, plan)
+        # Cut the whole plan into tasks, and then leave out what is not granted. A replay may be granted less than an earlier
+        # attempt, and a sink that has already written some of the tasks recognises them by their numbers.
+        ranges = [(partition, offsets) for partition, planned in sorted(plan.by_partition.items()) for offsets in planned]
         return [
             RangePartition(
                 tuple(
-                    FetchRange(*partition, *offsets, until.epoch_of.get(partition))
+                    FetchRange(*partition, *offsets, plan.epoch_of.get(partition))
                     for partition, offsets in granted_part(task, granted)
                 ),
-                until.stream,
+                plan.stream,
             )
-            for task in tasks(ranges, *(until.cut or (None, None)), until.shared)
+            for task in tasks(ranges, *(plan.cut or (None, None)), plan.shared)
         ]
 
     def task_reader(self) -> TaskReader:
-        """Return what tasks need of this reader."""
+        """Return the part of this reader that tasks need."""
         return TaskReader(self._fetch_settings)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read as a task does. Spark calls this on executors only, where it has a `TaskReader`."""
+        """Read the records of a task. On executors Spark calls the `TaskReader` instead."""
         return self.task_reader().read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -121,25 +121,25 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
     @shown_alone()
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Plan the micro-batch after `start`, which is in Spark's commit log. Returns `start` itself if there is nothing new."""
-        since = PlanOffset.parse(start, self._options.group_id)
-        self._speak_for(since.stream)
-        planned = self._running().plan(since, limited=limited)
+        previous = PlanOffset.parse(start, self._options.group_id)
+        self._speak_for(previous.stream)
+        planned = self._running().plan(previous, limited=limited)
         if planned is None:
             return start
         self._newest_plan = planned.plan
         return planned.to_json()
 
     def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
-        """Refuse asynchronous progress tracking, which shows in the order of Spark's calls.
+        """Refuse asynchronous progress tracking, which is recognised by the order of Spark's calls.
 
-        Without it Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for the partitions
-        of a new plan. With it a separate thread writes the logs, and `commit` comes later.
+        Normally Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for the partitions
+        of a new plan. With asynchronous progress tracking a separate thread writes the logs, and `commit` comes later.
         """
         if end.plan == self._newest_plan and start.plan > self._newest_commit:
             raise AsynchronousProgress(
-                f"Spark asks for micro-batch plan {end.plan} before its logs have the previous plan: asynchronous progress "
-                "tracking is on. A record could then be read that is in no log. Remove asyncProgressTrackingEnabled from the "
-                "options of writeStream, and start the query on its checkpoint."
+                f"Spark asks for micro-batch plan {end.plan} before its logs have the previous plan, so asynchronous progress "
+                "tracking is on. The query could then read records that are in no log. Remove asyncProgressTrackingEnabled from "
+                "the options of writeStream, and restart the query on its checkpoint."
             )
 
     def _running(self) -> Cycle:
@@ -149,7 +149,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
             self._speak_for(self._stream_name)
             log_to_stderr()
-            if self._options.checkpoint_location is not None:  # its file system may hang
+            if self._options.checkpoint_location is not None:  # on a thread, because its file system may hang
                 threading.Thread(target=self._look_up_query, name="groupkafka-query-id", daemon=True).start()
             warn_on_driver()
             warn_of_blanks(self._options.group_id)
@@ -160,17 +160,17 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         return self._cycle
 
     def _look_up_query(self) -> None:
-        """Learn the query's id from its checkpoint."""
+        """Read the query's id from its checkpoint, and add it to the log lines."""
         self._query_id = query_of_checkpoint(self._options.checkpoint_location)
         self._speak_for(self._stream_name)
 
     def _speak_for(self, stream: str | None) -> None:
-        """Name the group in the lines of the log, its stream, and the query, if that is known: Spark does not say which it is."""
+        """Name the group, the stream, and the query if it is known, in every log line. Spark does not tell a source its query."""
         self._stream_name = stream
         work_for(group=self._options.group_id, query=self._query_id, stream=stream)
 
     def _metered(self) -> Observer:
-        """Return what observes the cycle. If metrics are enabled, they are served from before the group is joined."""
+        """Return the observer of the cycle. If metrics are enabled, start to serve them before the query joins the group."""
         if self._options.metrics_port is None:
             return UNOBSERVED
         from spark_groupsource.metrics.server import serve
@@ -182,7 +182,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
 
 class GroupKafkaBatchReader(DataSourceReader):
-    """`spark.read.format("groupkafka")`. Joins no group. It is pickled as a `BatchTaskReader`.
+    """The reader of a batch query, which joins no group. It is pickled as a `BatchTaskReader`.
 
     Args:
         options: The options.
@@ -198,7 +198,7 @@ class GroupKafkaBatchReader(DataSourceReader):
 
     @shown_alone()
     def partitions(self) -> Sequence[InputPartition]:
-        """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
+        """Decide where the read starts and ends. Spark calls this once for each DataFrame, at its first action."""
         from spark_groupsource.fetch.choice import warn_on_driver
         from spark_groupsource.query.batch_plan import plan_batch
 
@@ -209,22 +209,22 @@ class GroupKafkaBatchReader(DataSourceReader):
         return [BatchPartition(task.ranges, task.commit) for task in plan_batch(self._options)]
 
     def task_reader(self) -> BatchTaskReader:
-        """Return what tasks need of this reader."""
+        """Return the part of this reader that tasks need."""
         return BatchTaskReader(self._fetch_settings, self._options.group_id, self._options.client_settings())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read as a task does. Spark calls this on executors only, where it has a `BatchTaskReader`."""
+        """Read the records of a task. On executors Spark calls the `BatchTaskReader` instead."""
         return self.task_reader().read(partition)
 
 
 class RefusedReader(DataSourceStreamReader):
-    """Raises one error, whatever Spark asks first: that depends on its version, on the trigger and on the checkpoint.
+    """A reader that raises an error at Spark's first call, whichever that is: it depends on version, trigger and checkpoint.
 
-    PySpark's runner cannot show an error of `streamReader` itself: its `finally` then stops a reader that it does not have, and
-    ends with an UnboundLocalError of its own.
+    PySpark's runner cannot show an error that `streamReader` itself raises: its `finally` would then stop a reader that does not
+    exist, and end with an UnboundLocalError of its own.
 
     Args:
-        wrong: What the user has to correct.
+        wrong: The error in the options or the schema, which the user has to correct.
     """
 
     def __init__(self, wrong: GroupKafkaError) -> None:
@@ -234,7 +234,7 @@ class RefusedReader(DataSourceStreamReader):
     def _refuse(self, *asked: Any, **by_name: Any) -> NoReturn:
         raise self._wrong
 
-    # Each with parameters: Spark counts those of `latestOffset` before it calls it (admission_reader.py).
+    # Spark counts the parameters of `latestOffset` before it calls it (admission_reader.py), so `_refuse` takes any.
     initialOffset = _refuse
     latestOffset = _refuse
     partitions = _refuse
@@ -244,27 +244,27 @@ class RefusedReader(DataSourceStreamReader):
 
 
 def collect_rarely() -> None:
-    """Have the garbage collector run rarely in this process.
+    """Make the garbage collector run rarely in this process.
 
-    A plan of thousands of partitions makes many objects that all stay for a while. With Python's thresholds the collector took
-    more than half of the plan's time.
+    A plan of thousands of partitions makes many objects that all stay for a while. With Python's thresholds, the collector took
+    more than half of the planning time.
     """
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
 
 
 def leave_on_sigterm(cycle: Cycle) -> None:
-    """Leave the group when Spark stops the query.
+    """Install a signal handler that leaves the group when Spark stops the query.
 
-    The JVM sends SIGTERM to the runner and does not wait for `stop`. Outside the main thread nothing is installed.
+    The JVM sends SIGTERM to the runner and does not wait for `stop`. On any other thread than the main one nothing is installed.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    before = signal.getsignal(signal.SIGTERM)
+    earlier_handler = signal.getsignal(signal.SIGTERM)
 
     def leave(number: int, frame: FrameType | None) -> None:
         cycle.stop()
-        if callable(before):
-            before(number, frame)
+        if callable(earlier_handler):
+            earlier_handler(number, frame)
         else:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -273,10 +273,10 @@ def leave_on_sigterm(cycle: Cycle) -> None:
 
 
 def leave_with_driver(cycle: Cycle) -> None:
-    """Leave the group and end this process when the driver has died.
+    """Start a thread that leaves the group and ends this process when the driver has died.
 
-    Between Spark's calls the runner notices a dead driver by itself. It does not during a call that waits for a broker or for
-    another member: it would keep the driver's partitions until the wait ends. So a thread watches the driver.
+    Between Spark's calls the runner notices a dead driver by itself, but not during a call that waits for a broker or for another
+    member. It would then keep the driver's partitions until the wait ends.
     """
     driver = os.getppid()
 

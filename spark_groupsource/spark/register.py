@@ -1,8 +1,8 @@
-"""Registers the source with a Spark session. First asks whether the Python that Spark starts can run the source.
+"""Registers the source with a Spark session, after checking that the Python that Spark starts can run the source.
 
-Spark's JVM starts one program for a registered source: the value that PYSPARK_PYTHON had when the session was made, or else
-`python3`. On the driver's host it plans with it, and on the executors' hosts it runs tasks. Only the driver's host can be judged
-from here, and there a wrong program fails every query.
+Spark's JVM starts one program for a registered source: the value of PYSPARK_PYTHON when the session was made, or else `python3`.
+The driver's host plans with it, and the executors' hosts run tasks with it. Only the driver's host can be checked from here, and
+there a wrong program makes every query fail.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_groupsource.version import __version__
 log = logging.getLogger(__name__)
 
 NEEDED = ("spark_groupsource", "confluent_kafka", "pydantic", "pyarrow")
-"""What the source imports, but for PySpark, which Spark itself adds to the path."""
+"""The packages that the source imports, except for PySpark, which Spark itself adds to the path."""
 
 _ASKED = f"""
 import importlib.util, json, sys
@@ -44,15 +44,15 @@ print(json.dumps([list(sys.version_info[:2]), version, missing]))
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("groupkafka")` with a Spark session, and have finished micro-batches reported to the source.
+    """Register `format("groupkafka")` with a Spark session, and let the session report finished micro-batches to the source.
 
-    A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
-    listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
-    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again. Call it for each session.
+    A micro-batch is then confirmed in the group as soon as Spark has finished it, instead of with the next trigger. For that, one
+    listener is added to the session. If the session accepts none, and with Spark Connect, where the listener would run at the
+    client, use the reader's option `checkpointLocation` instead. Call this function for each session; a second call does no harm.
 
     Raises:
-        WorkersPythonUnsuitable: With a local master: the Python that Spark starts lacks this package, or has another version.
-            With any other master that is logged as a warning.
+        WorkersPythonUnsuitable: The master is local, and the Python that Spark starts lacks this package, or has another version
+            of it. With any other master, this is only logged as a warning.
     """
     is_here = not type(spark).__module__.startswith("pyspark.sql.connect")
     if is_here:
@@ -64,24 +64,24 @@ def register(spark: SparkSession) -> None:
         with active(spark) if is_here else nullcontext():
             spark.dataSource.register(GroupKafkaDataSource)
     except AnalysisException as refused:
-        # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
+        # Spark 4.0 refuses a name that it has found among the installed modules; later versions replace it (SPARK-51919).
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (is_here and not has(spark, GroupKafkaDataSource.name())):
             raise
-        log.info("Spark keeps the source that it has found by itself: its tasks run with the Python that found it.")
+        log.info("Spark keeps the source that it has found by itself, so its tasks run with the Python that found it.")
 
 
 def is_found(spark: SparkSession, name: str) -> bool:
-    """Return whether the session has the source already, so that registering it changes nothing but Spark's log.
+    """Return whether Spark has found the source by itself, so that registering it would only add warnings to Spark's log.
 
-    Spark warns at each query of a registered source that takes the place of a found one. A found one runs with the Python that
-    found it, and without `--py-files` and `spark.executorEnv.*`.
+    Spark warns at each query if a registered source replaces one that it has found. A source that it has found runs with the
+    Python that found it, and without `--py-files` and `spark.executorEnv.*`.
 
     Args:
         spark: A session of this process, not of Spark Connect.
         name: The name for `format`.
     """
     context = spark.sparkContext
-    # The context itself sets the seed of hashes.
+    # The context itself sets PYTHONHASHSEED.
     if context._python_includes or context.environment.keys() - {"PYTHONHASHSEED"}:
         return False
     try:
@@ -90,7 +90,7 @@ def is_found(spark: SparkSession, name: str) -> bool:
         sources = spark._jsparkSession.sessionState().dataSourceManager()
         return bool(sources.lookupDataSource(name).dataSourceCls().pythonExec() == context.pythonExec)
     except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
-        log.info("whether Spark has found %s by itself is not known: %s", name, hidden)
+        log.info("it is not known whether Spark has found %s by itself: %s", name, hidden)
         return False
 
 
@@ -106,40 +106,40 @@ def has(spark: SparkSession, name: str) -> bool:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Make the session this thread's active one, for the time of a `with` block.
+    """Make the session this thread's active one within a `with` block.
 
-    Spark registers a source with the given session, but refuses a name that the active session has already.
+    Spark registers a source with the given session, but refuses a name that the active session already has.
 
     Args:
         spark: A session of this process, not of Spark Connect.
     """
     sessions = SparkSession._get_j_spark_session_class(spark._jvm)
-    before = sessions.getActiveSession()
+    earlier = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
         yield
     finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
+        if earlier.isDefined():
+            sessions.setActiveSession(earlier.get())
         else:
             sessions.clearActiveSession()
 
 
 class Answer(NamedTuple):
-    """What a Python says of itself."""
+    """The version of a Python, and the packages that it has and lacks."""
 
     python: tuple[int, int]
     version: str | None
-    """The version of this package there."""
+    """The version of this package in that Python."""
     missing: tuple[str, ...]
 
 
 def refuse_unsuitable(context: SparkContext) -> None:
-    """Refuse a Python in which the source cannot run.
+    """Refuse a Python for Spark's workers that cannot run the source.
 
     Raises:
-        WorkersPythonUnsuitable: The master is local. With any other one, and on Databricks, it is logged as a warning: a platform
-            may start its workers in a way of its own.
+        WorkersPythonUnsuitable: The master is local. With any other master, and on Databricks, a warning is logged instead,
+            because a platform may start its workers in a way of its own.
     """
     root, archives = SparkFiles.getRootDirectory(), context._python_includes or ()
     trouble = trouble_with(context.pythonExec, [root, *(os.path.join(root, name) for name in archives)], context.environment)
@@ -154,7 +154,7 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
     """Return why the source cannot work with this Python, and what to set; `None` if it can, or if that is not known.
 
     Args:
-        python: What Spark starts: a path, or a name that is found in PATH.
+        python: The program that Spark starts: a path, or a name that is found in PATH.
         path: Folders and archives that Spark adds to the path of its workers (`--py-files`).
         environment: Variables that Spark sets for its workers (`spark.executorEnv.*`).
     """
@@ -162,24 +162,24 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
     program = shutil.which(python, path=variables.get("PATH"))
     instead = _instead_of(python)
     if program is None:
-        return f"Spark starts {python} for its Python workers, and there is no such program on this machine. {instead}."
+        return f"Spark starts {python} for its Python workers, but there is no such program on this machine. {instead}."
     if os.path.abspath(program) == sys.executable:
         return None
-    # Spark joins them: a variable of the workers does not replace that of this process.
+    # Spark joins both values: a PYTHONPATH for the workers does not replace the one of this process.
     added = (*path, *filter(None, [(environment or {}).get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
     answer = _ask(program, tuple(sorted({**variables, "PYTHONPATH": os.pathsep.join(added)}.items())))
     return None if answer is None else _trouble_in(answer, python if python == program else f"{python} ({program})", instead)
 
 
 def _instead_of(python: str) -> str:
-    """Return what to do so that Spark starts a Python in which the source works, as a clause."""
+    """Return the advice, as a clause, with which Spark starts a Python that can run the source."""
     folder, *rest = Path(python).parts
     if not rest or os.path.isabs(python):
         return f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
-    # Another path would not lead into the archive, on the executors.
+    # On the executors, any other path would not lead into the archive.
     return (
-        f"If executors unpack {folder} from an archive (--archives), have the driver find the same there: make the archive of "
-        f"{sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
+        f"If executors unpack {folder} from an archive (--archives), the driver has to find the same at this path: make the "
+        f"archive of {sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
     )
 
 
@@ -190,20 +190,20 @@ def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:
     if answer.python != ours:
         theirs = "{}.{}".format(*answer.python)
         return (
-            f"Spark's workers use {named}, which is Python {theirs}, and this program is Python {ours[0]}.{ours[1]}. {instead}."
+            f"Spark's workers use {named}, which is Python {theirs}, but this program is Python {ours[0]}.{ours[1]}. {instead}."
         )
     if answer.version != __version__:
         return (
-            f"Spark's workers use {named}, which has version {answer.version} of spark_groupsource, and this program has "
+            f"Spark's workers use {named}, which has version {answer.version} of spark_groupsource, but this program has "
             f"{__version__}. {instead}, or install the same version there."
         )
     return None
 
 
 def _ask(program: str, environment: tuple[tuple[str, str], ...]) -> Answer | None:
-    """Return what a Python says; `None` if it does not say so in time: it may be slow, and wait for a network's file system."""
+    """Ask a Python for its packages; `None` if it does not answer in time, perhaps because of a slow network file system."""
     try:
-        # With the folder of this process in its path, as Spark starts it.
+        # Start it in the folder of this process, which is then on its path, as Spark does.
         done = subprocess.run(
             [program, "-c", _ASKED],
             env=dict(environment),

@@ -1,6 +1,6 @@
-"""The writers that Spark asks for: one for each micro-batch, or for a batch write.
+"""Implements the writers that Spark uses for a micro-batch and for a batch write.
 
-Spark makes a writer at the driver and sends it to each task; after the tasks it makes another one at the driver, for `commit`.
+Spark makes a writer at the driver and sends it to each task. After the tasks it makes another one at the driver, for `commit`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ARROW_WRITERS = hasattr(spark, "DataSourceStreamArrowWriter")
-"""Whether this Spark gives Arrow batches to a writer: true since 4.1. Spark 4.0 gives rows."""
+"""Whether this Spark passes Arrow batches to a writer, as it does since 4.1. Spark 4.0 passes rows."""
 
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 
@@ -40,16 +40,16 @@ _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 
 WRITING = "A task cannot write"
-"""How its error for a process without memory begins."""
+"""The beginning of the error when a writing task has no memory left."""
 
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
-"""The local properties of Spark's jobs that say which micro-batch and which run of the query this is."""
+"""The local properties of Spark's jobs with the micro-batch and the run of the query."""
 
 
 @dataclass
 class Done(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """The report of a task that has written, for the driver."""
 
     query: str
     """The query's id; empty in a batch write."""
@@ -57,7 +57,7 @@ class Done(WriterCommitMessage):
     """The run of the query; empty in a batch write."""
     task: int
     retried: bool
-    """Whether Spark has begun another try of this task before."""
+    """Whether this is not the first attempt of the task."""
     written: int
     skipped: int
     left: int
@@ -66,7 +66,7 @@ class Done(WriterCommitMessage):
 
 
 class _Writer(PromptlyAcknowledged):
-    """What all writers do.
+    """The parts that all writers share.
 
     Args:
         settings: How to write.
@@ -94,7 +94,7 @@ class _Writer(PromptlyAcknowledged):
         if self._settings.exactly_once:
             if ended is None:
                 raise SinkError(
-                    "This platform starts Spark's Python workers in a way of its own. So a task cannot see whether it was "
+                    "This platform starts Spark's Python workers in a way of its own, so a task cannot find out whether it was "
                     "cancelled before its last row, and the sink cannot write each row once. Set deliveryGuarantee=at-least-once."
                 )
             attempt = _this_attempt(context)
@@ -107,7 +107,7 @@ class _Writer(PromptlyAcknowledged):
         return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
 
     def _speak_for(self, query: str | None) -> None:
-        """Name the query in the lines of the log, and to the brokers."""
+        """Name the query in the log lines, and to the brokers."""
         if query:
             self._settings = self._settings.for_query(query)
         work_for(query=query, topic=self._settings.topic)
@@ -127,7 +127,7 @@ class _Writer(PromptlyAcknowledged):
 
 class _StreamWriter(_Writer):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Keep the driver's token, once all tasks of the micro-batch have written.
+        """Commit the driver's token once all tasks of the micro-batch have written, and report what they wrote.
 
         Raises:
             ReplayDiffers, CheckpointBehindSink: See sink/rules.py.
@@ -136,7 +136,7 @@ class _StreamWriter(_Writer):
         done = [message for message in messages if isinstance(message, Done)]
         self._speak_for(done[0].query if done else None)
         written, skipped = sum(report.written for report in done), sum(report.skipped for report in done)
-        left = sum(report.left for report in done)
+        not_written = sum(report.left for report in done)
         if self._settings.exactly_once and done:
             from spark_groupsource.sink.finishing import Tasks, finish
 
@@ -152,8 +152,8 @@ class _StreamWriter(_Writer):
         commit_ms = round(1000 * max((report.commit_s for report in done), default=0.0))
         if done:
             _report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
-        if left:
-            log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, left)
+        if not_written:
+            log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, not_written)
         log.info(
             "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
             batchId,
@@ -164,20 +164,20 @@ class _StreamWriter(_Writer):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """End the transactions of the tasks that have not written: readers of committed records wait for them.
+        """End the transactions of tasks that have not written, because `read_committed` consumers wait for them.
 
-        A task that is cancelled does it by itself. One whose worker was killed does not.
+        A cancelled task ends its own transaction, but a task whose worker was killed does not.
         """
         if not self._settings.exactly_once:
             return
         done = [message for message in messages if isinstance(message, Done)]
         unfinished = set(range(len(messages))) - {report.task for report in done}
-        # Spark does not say which query this is. A task that has written does, and so does the checkpoint, where it can be read.
+        # Spark does not name the query here. A task that has written does, and so does the checkpoint if it can be read.
         query = done[0].query if done else query_of_checkpoint(self._checkpoint)
         self._speak_for(query)
         log.info("Micro-batch %d is given up; %d of its tasks have not written.", batchId, len(unfinished))
         if query is None:
-            log.info("Transactions of workers that were killed stay open until the query is started again, or they time out.")
+            log.info("Transactions of workers that were killed stay open until the query is restarted, or they time out.")
             return
         from spark_groupsource.sink.finishing import abort
 
@@ -189,7 +189,7 @@ def _topics_of(done: Sequence[Done]) -> tuple[str, ...]:
 
 
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """Writes the rows that Spark 4.0 gives."""
+    """Writes a micro-batch with Spark 4.0, which passes rows."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of one task of a micro-batch."""
@@ -197,7 +197,7 @@ class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
 
 
 class RowWriter(_Writer, DataSourceWriter):
-    """Writes the rows that Spark 4.0 gives, in a batch write."""
+    """Writes a batch write with Spark 4.0, which passes rows."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of one task."""
@@ -208,14 +208,14 @@ if ARROW_WRITERS:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
     class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-        """Writes the record batches of one task of a micro-batch."""
+        """Writes a micro-batch with Spark 4.1 and later, which pass Arrow record batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             """Write the rows of one task of a micro-batch."""
             return self._write(iterator)
 
     class ArrowWriter(_Writer, DataSourceArrowWriter):
-        """Writes the record batches of one task of a batch write."""
+        """Writes a batch write with Spark 4.1 and later, which pass Arrow record batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
             """Write the rows of one task."""
@@ -233,7 +233,7 @@ def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter
 
 
 def _report(report: BatchReport) -> None:
-    """Leave what was written for a `LagListener`."""
+    """Leave a report of the written rows for a `LagListener`."""
     try:
         BatchReports().write(report)
     except ReportsUnavailable as unavailable:
@@ -241,26 +241,26 @@ def _report(report: BatchReport) -> None:
 
 
 def _this_attempt(context: TaskContext) -> Attempt:
-    """Return which task this is."""
+    """Return the identity of this task attempt: its query, micro-batch, task and run."""
     from spark_groupsource.sink.writing import Attempt
 
     batch, query = context.getLocalProperty(_BATCH_ID), query_of_task()
     if batch is None or query is None:
         raise SinkError(
-            "Spark does not say which micro-batch this is, so the sink cannot write each row once. Set "
+            "Spark does not name the micro-batch of this task, so the sink cannot write each row once. Set "
             "deliveryGuarantee=at-least-once."
         )
     return Attempt(int(batch), context.partitionId(), _run_of(context), query, context.attemptNumber())
 
 
 def _run_of(context: TaskContext) -> str:
-    """Return the run of the query, its runId; empty if the platform names the group of its jobs in another way."""
+    """Return the runId of the query; empty if the platform names the job group in another way."""
     group = context.getLocalProperty(_RUN_ID) or ""
     return group if _RUN.fullmatch(group) else ""
 
 
 def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    """Yield rows that become one record batch: up to 10,000, or until they have 16 MiB of texts and bytes."""
+    """Yield the rows of one record batch at a time: up to 10,000 rows, or until they have 16 MiB of texts and bytes."""
     chunk, size = [], 0
     for row in rows:
         chunk.append(row)
@@ -273,7 +273,7 @@ def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a row of Spark as Arrow takes it."""
+    """Return a value of a Spark row in the form that Arrow accepts."""
     if isinstance(value, list):
         return [element.asDict() if isinstance(element, Row) else element for element in value]
     return bytes(value) if isinstance(value, bytearray) else value

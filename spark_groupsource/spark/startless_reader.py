@@ -1,18 +1,18 @@
-"""The reader for Spark 4.0 and 4.1, whose `latestOffset()` gets neither the start of a micro-batch nor its limit.
+"""The stream reader for Spark 4.0 and 4.1, which pass neither the start of a micro-batch nor its limit to `latestOffset()`.
 
 The reader derives both from the order of Spark's calls (MicroBatchExecution, PythonMicroBatchStream,
 AcceptsLatestSeenOffsetHandler):
 
     new checkpoint                  latestOffset(), offset log, initialOffset(), partitions(first, 0), tasks, commit log
-    and on                          latestOffset(), offset log, commit(0), partitions(0, 1), tasks, commit log
+    next micro-batches              latestOffset(), offset log, commit(0), partitions(0, 1), tasks, commit log
     restart                         partitions(n, n) before anything else: n is the newest offset in the offset log
-      n is in the commit log        latestOffset(), and on as above
-      it is not                     partitions(n - 1, n), tasks, commit log, latestOffset(), and on as above
+      n is in the commit log        latestOffset(), and so on as above
+      it is not                     partitions(n - 1, n), tasks, commit log, latestOffset(), and so on as above
 
-So `latestOffset()` means that the offset it returned before, or else the offset of the restart, is in the commit log. If a run
-has neither, its first call is the first call of a new checkpoint. Every plan that Spark gets is used, or the run ends.
+So a call of `latestOffset()` means that its previous result, or else the offset of the restart, is in the commit log. If a run
+has neither, this is the first call of a new checkpoint. Every plan that Spark gets is used, or the run ends.
 
-With Trigger.AvailableNow and Trigger.Once these versions make one micro-batch. The reader does not learn which trigger is used.
+With Trigger.AvailableNow and Trigger.Once these versions run one micro-batch. The reader cannot find out which trigger is used.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ JsonOffset = dict[str, Any]
 
 
 class SparkPosition:
-    """How far Spark is, as its calls show it. Pure."""
+    """Follows how far Spark is, by the order of its calls. Pure."""
 
     def __init__(self) -> None:
         self.start: JsonOffset | None = None
-        """Where the next plan starts. It is in the commit log when Spark asks for a plan. `None` in a new checkpoint."""
+        """The start of the next plan, which is in the commit log when Spark asks for a plan. `None` for a new checkpoint."""
         self.has_planned = False
         """Whether Spark has asked for a plan in this run."""
 
@@ -47,7 +47,7 @@ class SparkPosition:
         self.start, self.has_planned = end, True
 
     def to_claim(self, start: JsonOffset, end: JsonOffset) -> bool:
-        """Return whether `partitions(start, end)` asks for a micro-batch, and does not only announce the offset of a restart.
+        """Return whether `partitions(start, end)` asks for a micro-batch, and does not just announce the offset of a restart.
 
         Raises:
             OffsetError: A plan was made before Spark announced the checkpoint's offset.
@@ -56,7 +56,7 @@ class SparkPosition:
         if only_announces and self.has_planned and end != self.start:
             raise OffsetError(
                 "Spark asked for a plan before it announced where the checkpoint ends, so the plan does not fit the checkpoint. "
-                "Spark before 4.2 does so with spark.sql.streaming.triggerAvailableNowWrapper.enabled: unset it. "
+                "Spark before 4.2 does this if spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. Unset it. "
                 "Trigger.AvailableNow then runs one micro-batch."
             )
         self.start = end
@@ -64,14 +64,14 @@ class SparkPosition:
 
 
 class StartlessReader(GroupKafkaStreamReader):
-    """Derives where Spark is, and limits each micro-batch to `maxOffsetsPerTrigger`, with any trigger."""
+    """A stream reader that derives Spark's position, and limits each micro-batch to `maxOffsetsPerTrigger` with any trigger."""
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
         super().__init__(options, columns)
         self._position = SparkPosition()
 
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]
-        """Plan the next micro-batch. Returns where it would start if there is nothing new."""
+        """Plan the next micro-batch. If there is nothing new, return the offset at which it would start."""
         is_first_of_run = not self._position.has_planned
         start = self.initialOffset() if self._position.start is None else self._position.start
         planned = self._next(start, limited=True)
@@ -81,22 +81,22 @@ class StartlessReader(GroupKafkaStreamReader):
         return planned
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> list[InputPartition]:
-        """Claim the ranges of `end`. Claims nothing if Spark only announces the offset of a restart."""
+        """Claim the ranges of `end`, or nothing if Spark only announces the offset of a restart."""
         return super().partitions(start, end) if self._position.to_claim(start, end) else []
 
     def _warn_of_what_is_left(self, planned: JsonOffset) -> None:
-        left = left_behind(planned, (self._running().report() or {}).get("offsets", {}))
-        if left:
+        unread = left_behind(planned, (self._running().report() or {}).get("offsets", {}))
+        if unread:
             log.warning(
                 "maxOffsetsPerTrigger leaves %d offsets to the micro-batches after the first one of this run. With the triggers "
-                "AvailableNow and Once Spark before 4.2 runs no further micro-batch: these offsets wait for the next run. "
+                "AvailableNow and Once, Spark before 4.2 runs no further micro-batch, so these offsets wait for the next run. "
                 "Remove the option to read everything.",
-                left,
+                unread,
             )
 
 
 def left_behind(planned: JsonOffset, ends: Mapping[str, Mapping[str, int]]) -> int:
-    """Return how many offsets a plan leaves before the end offsets.
+    """Return how many offsets a plan leaves unread up to the end offsets.
 
     Args:
         planned: A plan, as Spark stores it.

@@ -1,8 +1,9 @@
-"""What a task unpickles and what it does, on an executor.
+"""Implements the readers and partitions that a task gets, and reads with them on an executor.
 
-Spark sends a task its reader and its partition. A reader of the driver is pickled as one of the readers of this module, with
-settings that the driver has checked and merged. So this module imports nothing that only the driver needs: a fresh worker would
-pay for it. The planning process that pickles the readers needs their classes alone, so what reads is imported when a task reads.
+Spark sends each task its reader and its partition. A reader of the driver is pickled as one of the readers of this module, with
+settings that the driver has checked and merged. So this module imports nothing that only the driver needs, which would slow down
+every new worker. The planning process that pickles the readers needs only their classes, so modules that read are imported only
+when a task reads.
 """
 
 from __future__ import annotations
@@ -33,22 +34,23 @@ log = logging.getLogger(__name__)
 Reader = TypeVar("Reader")
 
 READING = "A task cannot read"
-"""How its error for a process without memory begins."""
+"""The beginning of the error when a reading task has no memory left."""
 
 
 def in_task(reader: Reader) -> Reader:
-    """Return the task's reader itself: what a reader of the driver becomes when it is unpickled."""
+    """Return the task's reader unchanged. Pickle calls this, so that a driver's reader is unpickled as the task's reader."""
     return reader
 
 
 class RangePartition(InputPartition):
     """One task's work in a stream: a range of one Kafka partition, or small ranges of several.
 
-    There is none if the plan's ranges for this task are not granted, and there are several of one partition if only parts are.
+    There is no range if the plan's ranges for this task are not granted, and several ranges of one partition if only parts of
+    them are granted.
 
     Args:
         ranges: The ranges.
-        stream: The stream's name, which the task's clients and log lines have, too.
+        stream: The stream's name, which also appears in the names of the task's clients and in its log lines.
     """
 
     def __init__(self, ranges: tuple[FetchRange, ...], stream: str | None = None) -> None:
@@ -62,7 +64,7 @@ class BatchPartition(InputPartition):
 
     Args:
         ranges: Ranges of one Kafka partition, ascending.
-        commit: The offset to commit once they are read. None: nothing is committed.
+        commit: The offset to commit once the ranges are read. None: nothing is committed.
     """
 
     def __init__(self, ranges: tuple[FetchRange, ...], commit: int | None) -> None:
@@ -72,13 +74,13 @@ class BatchPartition(InputPartition):
 
 
 class TaskReader(PromptlyAcknowledged):
-    """The reader of a stream, as its tasks have it."""
+    """The reader that the tasks of a stream get."""
 
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of the task's ranges, as Arrow record batches with the columns that were asked for."""
+        """Return the records of the task's ranges, as Arrow record batches with the requested columns."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
         work_for(group=self._settings.client["group.id"], query=query_of_task(), stream=partition.stream)
         log_to_stderr()
@@ -100,7 +102,7 @@ class TaskReader(PromptlyAcknowledged):
 
 
 class BatchTaskReader(PromptlyAcknowledged):
-    """The reader of a batch read, as its tasks have it.
+    """The reader that the tasks of a batch read get.
 
     Args:
         settings: How to read.
@@ -114,11 +116,11 @@ class BatchTaskReader(PromptlyAcknowledged):
         self._client = client
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the task's records, as Arrow record batches with the columns that were asked for.
+        """Yield the task's records, as Arrow record batches with the requested columns.
 
-        With `commitOffsets` the task commits its end after Spark has taken its last record. The job may still fail later: Spark
-        does not report that to a source. If the log was cut off meanwhile, nothing is committed: other records may stand, now or
-        later, where the task has read, and beyond.
+        With `commitOffsets` the task commits its end offset after Spark has taken its last record. The job may still fail later,
+        which Spark does not report to a source. If the log was cut off while the task read, nothing is committed, because other
+        records may be stored at these offsets and beyond, now or later.
         """
         if not isinstance(partition, BatchPartition):
             return  # if there is nothing to read, Spark makes one task without a partition
@@ -138,8 +140,8 @@ class BatchTaskReader(PromptlyAcknowledged):
             if is_cut:
                 log.warning(
                     "%s: its log was cut off while this task read it, so offset %d was not committed for group %s. The group's "
-                    "next read begins at its commit before that: it reads all that the log has now, and records that this read "
-                    "has returned may come again",
+                    "next read begins at the previous commit. It reads everything that the log has now, and may return records "
+                    "again that this read has returned",
                     done,
                     partition.commit,
                     self._group_id,

@@ -1,8 +1,8 @@
-"""Where Spark finds `format("groupkafka")` in an environment that has the package installed (SPARK-45917).
+"""Lets Spark find `format("groupkafka")` by itself in an environment that has the package installed (SPARK-45917).
 
-Packaging places this file beside the package. Spark imports every top-level module whose name begins with `pyspark_`, when a
-session first looks for a format that the JVM does not know. An import that failed here would fail the lookup of every other
-format. So nothing is imported but what Spark has imported already.
+Packaging places this file beside the package. Spark imports every top-level module whose name begins with `pyspark_` when a
+session first looks for a format that the JVM does not know. A failed import here would break the lookup of every other format,
+so this module imports only what Spark has already imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """The source `format("groupkafka")`. Its package is imported only when a query uses it."""
+    """Stands for the source `format("groupkafka")`, whose package is imported only when a query uses it."""
 
     @classmethod
     def name(cls) -> str:

@@ -255,7 +255,7 @@ class Driver(Membership):
         logs = LogState(ids, _from_the_beginning(records), ends, self.epochs, self.diverging(records))
         self.losses = partition_losses(records, logs if limit != 0 else LogState(), {})
         self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
-        self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
+        self.ranges = plan(self.ledger.positions, ends, limit or None, reread=self.again)
         self.stage = "leave" if self.losses else "propose"
         return False
 

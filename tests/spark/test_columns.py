@@ -82,7 +82,7 @@ def test_a_null_in_a_column_that_is_not_null_is_an_error_and_is_read_without_it(
     with pytest.raises(PySparkException) as refused:
         read(name, "offset LONG, value STRING NOT NULL").collect()
     assert f"SchemaError: Reading {name}-0 [0, 3): a record before offset 3 has no value" in str(refused.value)
-    assert "remove NOT NULL from the schema" in str(refused.value)
+    assert "Remove NOT NULL from the schema" in str(refused.value)
     assert_rows(read(name, "offset LONG, value STRING"), [(0, "v"), (1, None), (2, "w")])
 
 

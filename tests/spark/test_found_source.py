@@ -160,7 +160,7 @@ def test_tasks_of_a_found_source_run_with_the_python_that_found_it_and_register_
     with running("program", tmp_path, [sys.executable, str(program)], pythons) as process:
         log = process.finish()
     assert "found: 2" in log
-    said = "register: WorkersPythonUnsuitable Spark starts /no/such/python for its Python workers, and there is no such program"
+    said = "register: WorkersPythonUnsuitable Spark starts /no/such/python for its Python workers, but there is no such program"
     assert said in log
 
 

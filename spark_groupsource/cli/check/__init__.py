@@ -1,1 +1,1 @@
-"""`groupkafka check`. `command.py` lists the steps, and `source.py`, `group.py` and `sink.py` have them."""
+"""Implements `groupkafka check`: command.py lists the steps, which are in source.py, group.py and sink.py."""

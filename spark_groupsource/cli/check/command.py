@@ -1,4 +1,4 @@
-"""`groupkafka check`: tries an options file against its brokers, one step after the other, and prints what each step finds."""
+"""`groupkafka check`: tries an options file against its brokers, step by step, and prints the findings of each step."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check(conf: Path, writes: bool, as_json: bool) -> None:
 
 
 def check_source(path: Path) -> Iterator[Finding]:
-    """Yield each finding on a file with a source's options, in the order of docs/command-line.md."""
+    """Check a file with a source's options, and yield the findings in the order of docs/command-line.md."""
     try:
         options = Options.parse(read_properties(path), "stream")
     except OptionError as wrong:
@@ -127,7 +127,7 @@ def check_source(path: Path) -> Iterator[Finding]:
 
 
 def check_sink(path: Path) -> Iterator[Finding]:
-    """Yield each finding on a file with a sink's options, in the order of docs/command-line.md."""
+    """Check a file with a sink's options, and yield the findings in the order of docs/command-line.md."""
     try:
         options = SinkOptions.parse(read_properties(path), "stream")
     except OptionError as wrong:
@@ -145,7 +145,7 @@ def check_sink(path: Path) -> Iterator[Finding]:
 
 
 def json_shape(file: str, found: Sequence[Finding]) -> Json:
-    """`groupkafka check --json`; the findings in the order of the steps."""
+    """Return the JSON of `groupkafka check`, with the findings in the order of the steps."""
     return {
         "file": file,
         "errors": _number(Level.ERROR, found),
@@ -159,7 +159,7 @@ def _number(level: Level, found: Sequence[Finding]) -> int:
 
 
 def print_finding(finding: Finding, console: Console) -> None:
-    """Print a finding: on a terminal its text is a column of its own, so that what is wrapped stays below its begin."""
+    """Print a finding. On a terminal its text is a separate column, so that wrapped lines stay below its beginning."""
     style = _STYLES[finding.level] if console.is_terminal else ""
     table = Table.grid(padding=(0, 1, 0, 0))
     for width in (_LEVEL_WIDTH, _CHECK_WIDTH):
@@ -170,7 +170,7 @@ def print_finding(finding: Finding, console: Console) -> None:
 
 
 def print_summary(found: Sequence[Finding], console: Console) -> None:
-    """Print whether the query can run, as far as this was tried."""
+    """Print the number of errors and warnings, and whether the query can run."""
     errors, warnings = _number(Level.ERROR, found), _number(Level.WARNING, found)
     worst = Level.ERROR if errors else Level.WARNING if warnings else Level.OK
     numbers = f"{count(errors, 'error')}, {count(warnings, 'warning')}"

@@ -1,7 +1,7 @@
-"""The findings of `groupkafka check`, and those that both of its checks begin with: files, brokers, TLS and login.
+"""Defines the findings of `groupkafka check`, and the steps that both checks share: files, brokers, TLS and login.
 
-A finding says what was found. If something is wrong, it also says what this means for the query or its data, and what to do now.
-A finding that is `ok` has no advice.
+A finding tells what was found. If something is wrong, it also tells what this means for the query or its data, and what to do. A
+finding that is `ok` has no advice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionEr
 
 
 class Level(Enum):
-    """How bad a finding is. With an error the query cannot run as its options say."""
+    """The severity of a finding. With an error the query cannot run with these options."""
 
     OK = "ok"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. `check` names what was checked, in one or two words. The text may contain names that clients chose."""
+    """One line of the result. `check` names the check in one or two words. The text may contain names that clients chose."""
 
     level: Level
     check: str
@@ -34,7 +34,7 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """Return a finding that needs nothing to be done."""
+    """Return a finding that needs no action."""
     return Finding(Level.OK, check, text)
 
 
@@ -49,7 +49,7 @@ def error(check: str, text: str) -> Finding:
 
 
 class Connected(Protocol):
-    """What is known of a query that reads or writes."""
+    """The options and brokers of a query that reads or writes."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
@@ -57,11 +57,11 @@ class Connected(Protocol):
 
     @property
     def topics(self) -> Topics:
-        """The brokers. To make their client may raise OptionError or AuthenticationFailed."""
+        """The brokers' topics. The first use makes a client, and may raise OptionError or AuthenticationFailed."""
 
 
 def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
-    """Find the files of settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""
+    """Report files in the settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""
     for name, value in sorted(kafka.items()):
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
             text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
@@ -69,7 +69,7 @@ def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
-    """Find whether the brokers answer, and what was needed for that. Return whether they do: all else needs them."""
+    """Report whether the brokers answer, and with which security. Return whether they do, because all other steps need them."""
     unreadable = list(_unreadable_files(known.kafka))
     yield from unreadable
     if unreadable:
@@ -90,7 +90,7 @@ def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
 
 
 def judge_security(kafka: Mapping[str, str]) -> Finding:
-    """Return what was needed to get an answer from the brokers."""
+    """Return a finding about the security of the connection on which the brokers have answered."""
     protocol = kafka.get("security.protocol", "plaintext").upper()
     parts = [protocol]
     if "SASL" in protocol:
@@ -111,5 +111,5 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
 
 
 def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
-    """Return whether an operation is not allowed (KIP-430). `None` is a broker that does not say what is."""
+    """Return whether an operation is not allowed (KIP-430). `None` means that the broker does not report what is allowed."""
     return allowed is not None and operation not in allowed

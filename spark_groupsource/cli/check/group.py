@@ -1,7 +1,7 @@
-"""Whether a query may join its group: its ACL, the group protocol, the members' assignor, and the brokers' settings of groups.
+"""Checks whether a query may join its group: its ACL, the group protocol, the members' assignor, and the brokers' settings.
 
-No step joins: a request to join would start a rebalance. So what the members would accept is read from the coordinator's
-description.
+No step joins the group, because a request to join would start a rebalance. So the coordinator's description shows what the
+members would accept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEA
 """Errors of brokers that do not have KIP-848. librdkafka may hide the code behind `_FATAL`, but quotes the text."""
 
 _refusals_log = logging.getLogger("spark_groupsource.librdkafka.refusals")
-"""Shows nothing. The refusal that is asked for is a fatal error for librdkafka, and it would log that."""
+"""A logger that shows nothing, because librdkafka would log the expected refusal as a fatal error."""
 _refusals_log.disabled = True
 
 SESSION_MS = 45_000
@@ -52,7 +52,7 @@ _NOT_COMPARED = f"the session timeout and {RETENTION} were not compared with the
 
 
 def describe_group(source: Source) -> Generator[Finding, None, bool]:
-    """Describe the group, and add it. Return whether the query may join it. That it does not exist yet is no error."""
+    """Describe the group and add it to `source`. Return whether the query may join it, even if it does not exist yet."""
     name = source.options.group_id
     allowed: frozenset[str] | None = None
     with GroupAdminProcess(source.options.client_settings()) as groups:
@@ -75,15 +75,15 @@ def describe_group(source: Source) -> Generator[Finding, None, bool]:
 def _state_text(group: GroupView | None) -> str:
     if group is None:
         return "the group does not exist yet; the query creates it"
-    commits = sum(seen.commit is not None for seen in group.partitions)
+    commits = sum(view.commit is not None for view in group.partitions)
     return f"{group.state}, {count(len(group.members), 'member')}, commits of {count(commits, 'partition')}"
 
 
 def compare_assignors(source: Source) -> Iterator[Finding]:
-    """Find whether the group would accept this query as a member.
+    """Report whether the group would accept this query as a member.
 
-    The rules are the group coordinator's. A member of the classic protocol needs an assignor that every member offers. The
-    coordinator returns only the assignor that is in use, not those that each member offers.
+    The rules are those of the group coordinator. A member of the classic protocol needs an assignor that every member offers. The
+    coordinator returns only the assignor that is in use, not all assignors that the members offer.
     """
     options, group = source.options, source.group
     ours = f"kafka.group.protocol={options.group_protocol}, assignor {options.assignment_strategy}"
@@ -91,61 +91,61 @@ def compare_assignors(source: Source) -> Iterator[Finding]:
         yield ok("assignor", f"{ours}: the group has no members, so any assignor is accepted")
         return
     members = "member is" if len(group.members) == 1 else f"{len(group.members)} members are"
-    both = f"{ours}; the group's {members} {group.protocol}, assignor {group.assignor or 'not chosen yet'}"
+    compared = f"{ours}; the group's {members} {group.protocol}, assignor {group.assignor or 'not chosen yet'}"
     if options.group_protocol == "consumer":
-        yield _judge_as_consumer(both, group)
+        yield _judge_as_consumer(compared, group)
     else:
-        yield _judge_as_classic(both, options.assignment_strategy, group)
+        yield _judge_as_classic(compared, options.assignment_strategy, group)
 
 
-def _judge_as_consumer(both: str, group: GroupView) -> Finding:
+def _judge_as_consumer(compared: str, group: GroupView) -> Finding:
     if group.protocol == "consumer":
-        return ok("assignor", both)
+        return ok("assignor", compared)
     if group.assignor == COOPERATIVE:
         return error(
             "assignor",
-            f"{both}. The brokers would refuse this member (GROUP_ID_NOT_FOUND): beside librdkafka's clients with {COOPERATIVE}, "
-            f"as groupkafka queries are, they cannot move the group. {TO_MOVE_A_GROUP}",
+            f"{compared}. The brokers would refuse this member (GROUP_ID_NOT_FOUND), because they cannot move a group whose "
+            f"members use librdkafka with {COOPERATIVE}, as groupkafka queries do. {TO_MOVE_A_GROUP}",
         )
     return warning(
         "assignor",
-        f"{both}. This member would move the group to the new protocol, while the others still use the classic one. If you want "
-        "that, restart them one by one with kafka.group.protocol=consumer. If not, set kafka.group.protocol=classic.",
+        f"{compared}. This member would move the group to the new protocol, while the others still use the classic one. If you "
+        "want that, restart them one by one with kafka.group.protocol=consumer. If not, set kafka.group.protocol=classic.",
     )
 
 
-def _judge_as_classic(both: str, ours: str, group: GroupView) -> Finding:
+def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
     offered = [name.strip() for name in ours.split(",")]
     advice = f"set kafka.partition.assignment.strategy={group.assignor}, or stop all members and restart them with {ours}."
     if group.protocol == "consumer":
         return warning(
             "assignor",
-            f"{both}. This member would begin to move the group back to the classic protocol. If you want that, restart the "
+            f"{compared}. This member would begin to move the group back to the classic protocol. If you want that, restart the "
             "others one by one with kafka.group.protocol=classic. If not, set kafka.group.protocol=consumer.",
         )
     if not group.assignor:
-        return warning("assignor", f"{both}: the group is rebalancing. Run this check again when it is stable.")
+        return warning("assignor", f"{compared}: the group is rebalancing. Run this check again when it is stable.")
     if group.assignor in offered:
-        return ok("assignor", both)
+        return ok("assignor", compared)
     if group.assignor == "range" and COOPERATIVE in offered:
         return warning(
             "assignor",
-            f"{both}. The group accepts this member only if all others offer {COOPERATIVE} too. Java's consumers do by default "
-            f"(range, {COOPERATIVE}). librdkafka's clients and Spark queries with range do not. If they do not, {advice}",
+            f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java's consumers do by "
+            f"default (range, {COOPERATIVE}). librdkafka's clients and Spark queries with range do not. If they do not, {advice}",
         )
     return error(
         "assignor",
-        f"{both}. The group would refuse this member (INCONSISTENT_GROUP_PROTOCOL), and the query would fail: {advice}",
+        f"{compared}. The group would refuse this member (INCONSISTENT_GROUP_PROTOCOL), and the query would fail: {advice}",
     )
 
 
 def compare_instance_ids(source: Source) -> Iterator[Finding]:
-    """Find whether a member already uses the instance id, if the options name one."""
+    """Report whether a member already uses the instance id, if the options name one."""
     name = source.options.group_instance_id
     if name is None:
         return
-    same = [member for member in source.members if member.instance_id == name]
-    if not same:
+    users = [member for member in source.members if member.instance_id == name]
+    if not users:
         yield ok("instance id", f"kafka.group.instance.id={name}: no member uses it")
         return
     if source.options.group_protocol == "classic":
@@ -154,15 +154,15 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
         becomes = "a query that starts with this id is refused until that member has left or its session has timed out"
     yield warning(
         "instance id",
-        f"kafka.group.instance.id={name}: a member at {same[0].host} uses it; {becomes}. If that is not the query that you are "
+        f"kafka.group.instance.id={name}: a member at {users[0].host} uses it; {becomes}. If that is not the query that you are "
         "about to restart, choose another id.",
     )
 
 
 def count_members(source: Source) -> Iterator[Finding]:
-    """Find whether there is a partition for each member, if the group has members.
+    """Report whether there is a partition for each member, if the group has members.
 
-    Members that own only partitions of other topics are left out. What a member without partitions subscribes to is not known.
+    Members that own only partitions of other topics are left out. The subscription of a member without partitions is not known.
     """
     members = [
         member
@@ -184,32 +184,32 @@ def count_members(source: Source) -> Iterator[Finding]:
 
 
 def ask_for_protocol(source: Source) -> Iterator[Finding]:
-    """Ask the brokers for the protocol in a way that they refuse, so that no member joins."""
+    """Report whether the brokers support the protocol, with a request that they refuse, so that no member joins."""
     if source.options.group_protocol == "classic":
         return
     refusal = refusal_of(source.options)
     if refusal is None:
         text = f"the coordinator did not say within {CHECK_STEP_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
-        advice = "Brokers have it from 4.0 on. Run this check again, or set it to classic, which works everywhere."
+        advice = "Brokers have it since 4.0. Run this check again, or set it to classic, which works everywhere."
         yield warning("protocol", f"{text} {advice}")
     elif _is_one_of(refusal, {KafkaError.UNSUPPORTED_ASSIGNOR}):
         yield ok("protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
     elif _is_one_of(refusal, TOO_OLD):
-        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has from 4.0 on. Set it to classic."
+        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has since 4.0. Set it to classic."
         yield error("protocol", text)
     else:
         yield error("protocol", str(explain(refusal, "asking for kafka.group.protocol=consumer")))
 
 
 def refusal_of(options: Options) -> KafkaError | None:
-    """Return what the brokers say to a request to join that those with KIP-848 refuse; `None` if they say nothing in time."""
+    """Send a request to join that brokers with KIP-848 refuse, and return their error; `None` if they do not answer in time."""
     errors: list[KafkaError] = []
-    # With the instance id it would be the static member that may be running.
+    # Leave out the instance id, with which this would be the static member that may be running.
     kafka = {name: value for name, value in options.kafka.items() if name != "group.instance.id"}
     settings = {
         **member_settings(kafka),
         "group.remote.assignor": REFUSED_ASSIGNOR,
-        # Subscribing must create no topic, whatever the options say: nothing is written.
+        # Subscribing must not create a topic, whatever the options are, because a check writes nothing.
         "allow.auto.create.topics": "false",
     }
     with closing(make_client(Consumer, settings, errors.append, _refusals_log)) as consumer:
@@ -227,11 +227,11 @@ def _is_one_of(refusal: KafkaError, codes: Collection[int]) -> bool:
 
 
 def compare_settings(source: Source) -> Iterator[Finding]:
-    """Find what the brokers' settings mean for the query. It can run even without the right to read them."""
+    """Report what the brokers' settings mean for the query, which can run even without the right to read them."""
     try:
         broker = settings_of_a_broker(source.options.client_settings())
     except NotAuthorized:
-        yield ok("settings", f"{_NOT_COMPARED}: that takes the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need")
+        yield ok("settings", f"{_NOT_COMPARED}: reading them takes the ACL DESCRIBE_CONFIGS on the cluster, which no query needs")
         return
     except GroupKafkaError as refused:
         yield ok("settings", f"{_NOT_COMPARED}: {refused}")
@@ -242,10 +242,10 @@ def compare_settings(source: Source) -> Iterator[Finding]:
 
 
 def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
-    """Return whether the brokers accept the member's session timeout.
+    """Return a finding about the member's session timeout, and whether the brokers accept it.
 
-    Under the classic protocol the member asks for one, and the coordinator refuses it outside its bounds. Under KIP-848 the
-    coordinator sets it.
+    Under the classic protocol the member asks for a timeout, and the coordinator refuses it outside its bounds. Under KIP-848 the
+    coordinator sets the timeout.
 
     Args:
         options: the query's options.
@@ -281,46 +281,46 @@ def _find_retention(source: Source, minutes: int) -> Iterator[Finding]:
         try:
             first = source.topics.at_times(dict.fromkeys(source.partitions, since_ms))
         except GroupKafkaError:
-            return  # `find_start` asks the same leaders, and reports it
+            return  # `find_start` asks the same leaders, and reports the error
     yield from judge_retention(source, minutes, now_s, first)
 
 
 def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[TopicPartition, int | None]) -> Iterator[Finding]:
-    """Find whether the group's commits may expire before the query starts. Nothing, if it has none of a subscribed partition.
+    """Report whether the group's commits may expire before the query starts, if it has commits of subscribed partitions.
 
-    The brokers delete the commits of a group that has had no member for so long (KIP-211). No request returns since when it has
-    had none. What is known: the times of claims, and whether the group has read records that were written within that time.
+    The brokers delete the commits of a group that has had no member for a time (KIP-211). No request returns when the last member
+    left. But the times of claims are known, and whether the group has read records that were written within that time.
 
     Args:
-        source: what is known.
+        source: the query, with its group.
         minutes: `offsets.retention.minutes` of the brokers.
         now_s: seconds since 1970.
         first: for each partition, the offset of the first record that was written within that time; `None` if there is none.
     """
-    mine = [seen for seen in source.seen if seen.commit is not None]
-    if not mine:
+    with_commit = [view for view in source.views if view.commit is not None]
+    if not with_commit:
         return
     kept = f"the group's commits are kept for {_period(minutes)} without members ({RETENTION})"
     if source.members:
         yield ok("retention", f"{kept}; it has members")
         return
     since_s = now_s - minutes * 60
-    claims = [claim for seen in mine for claim in seen.open + seen.owed]
+    claims = [claim for view in with_commit for claim in view.open + view.owed]
     claimed = any(claim.since is not None and claim.since >= since_s for claim in claims)
-    read = {seen.partition: seen.committed or 0 for seen in mine}
+    read = {view.partition: view.committed or 0 for view in with_commit}
     if claimed or any(offset is not None and read.get(partition, 0) > offset for partition, offset in first.items()):
         yield ok("retention", f"{kept}; it has no members, and has read within this time")
         return
     unread = [partition for partition, offset in sorted(first.items()) if offset is not None and partition in read]
     if not unread:
-        text = f"{kept}; it has no members, and no record was written within this time, so since when it is idle is not known"
+        text = f"{kept}; it has no members, and no record was written within this time, so how long it has been idle is not known"
         yield ok("retention", text)
         return
     yield warning(
         "retention",
         f"{kept}. It has no members, and has read nothing that was written within this time, in {unread[0]} for example. The "
         "brokers may delete the commits at any time. Then a query with a new checkpoint starts at startingOffsets, and ranges "
-        f"that queries left to each other are skipped. Start the query now, or raise {RETENTION}.",
+        f"that queries have left to each other are skipped. Start the query now, or raise {RETENTION}.",
     )
 
 

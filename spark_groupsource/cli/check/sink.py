@@ -1,4 +1,4 @@
-"""Whether a query may write, and how: the topic, the size of its batches, its groups and its transactions.
+"""Checks whether a query may write, and how: the topic, the size of its batches, its groups and its transactions.
 
 No record is written.
 """
@@ -29,17 +29,17 @@ _GROUPS_BEGIN = "The names of the sink's groups and transactional ids begin with
 
 @dataclass
 class Sink:
-    """The options of a query that writes, and what the steps so far have found out."""
+    """The options of a query that writes, and the topic that the steps have found."""
 
     kafka: Mapping[str, str]
     """The options `kafka.*`, translated for librdkafka."""
     settings: SinkSettings
     topic: str | None = None
-    """The topic that may be written to. `describe_topic` adds it."""
+    """The topic, if it may be written to. `describe_topic` adds it."""
 
     @cached_property
     def topics(self) -> Topics:
-        """The brokers.
+        """The brokers' topics.
 
         Raises:
             OptionError: As `Topics` does.
@@ -54,14 +54,14 @@ class Sink:
 
 
 def describe_topic(sink: Sink) -> Iterator[Finding]:
-    """Find whether the topic is there and may be written to. If so, add it."""
+    """Report whether the topic exists and may be written to. If so, add it to `sink`."""
     name = sink.settings.topic
     if name is None:
-        yield ok("topics", "there is no option topic: the column topic names one for each row. None was tried")
+        yield ok("topics", "the option topic is not set, so the column topic names a topic for each row. None was tried")
         return
     found = sink.topics.describe([name])[name]
     needed = ["WRITE", "READ"] if sink.settings.exactly_once else ["WRITE"]
-    if isinstance(found, NotAuthorized):  # either of them would let the user describe the topic
+    if isinstance(found, NotAuthorized):  # with either of these ACLs, the user could describe the topic
         yield _needs(name, needed)
     elif isinstance(found, GroupKafkaError):
         yield error("topics", str(found))
@@ -74,12 +74,12 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
 
 
 def _needs(topic: str, missing: list[str]) -> Finding:
-    why = " A token is an offset of this topic, which takes READ." if missing == ["READ"] else ""
-    return error("topics", f"{topic}: the user needs the ACL {' and '.join(missing)} on the topic.{why}")
+    reason = " The sink commits offsets of this topic, which takes READ." if missing == ["READ"] else ""
+    return error("topics", f"{topic}: the user needs the ACL {' and '.join(missing)} on the topic.{reason}")
 
 
 def compare_batch_size(sink: Sink) -> Iterator[Finding]:
-    """Find how large the batches of rows are: librdkafka does not split one that is too large for the topic."""
+    """Report how large the batches of rows are: librdkafka does not split a batch that is too large for the topic."""
     topic, producer = sink.topic, sink.settings.producer
     if topic is None:
         return
@@ -91,8 +91,8 @@ def compare_batch_size(sink: Sink) -> Iterator[Finding]:
         yield ok("batches", f"{topic}: {batches}. A row may have about {row}")
         return
     text = (
-        f"{topic}: the brokers do not say its max.message.bytes, which takes the ACL DESCRIBE_CONFIGS on the topic. So batches "
-        f"of rows have at most {size} bytes"
+        f"{topic}: its max.message.bytes is not known, because this takes the ACL DESCRIBE_CONFIGS on the topic. So batches of "
+        f"rows have at most {size} bytes"
     )
     if SETTING in producer:
         yield warning("batches", f"{text} (kafka.batch.size). If the topic takes less, rows are refused.")
@@ -105,7 +105,7 @@ def compare_batch_size(sink: Sink) -> Iterator[Finding]:
 
 
 def ask_for_groups(sink: Sink) -> Iterator[Finding]:
-    """Find whether the sink may keep its tokens."""
+    """Report whether the sink may commit offsets to its groups."""
     try:
         with GroupAdminProcess(sink.settings.requests) as groups:
             allowed = groups.operations(sink.name)
@@ -120,7 +120,7 @@ def ask_for_groups(sink: Sink) -> Iterator[Finding]:
 
 
 def take_transactional_id(sink: Sink) -> Iterator[Finding]:
-    """Find whether the sink may write in transactions, as long as its options say."""
+    """Report whether the sink may write in transactions that last as long as its options allow."""
     errors: dict[int, KafkaError] = {}
     settings = {**sink.settings.producer, "transactional.id": sink.name, "delivery.report.only.error": True}
     try:
@@ -137,13 +137,13 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
 
 
 def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
-    """Find what open transactions hold back in the topic, and whose they may be."""
+    """Report the records that open transactions hold back in the topic, and the tasks that may have them open."""
     topic, requests = sink.topic, sink.settings.requests
     if topic is None:
         return
     try:
-        seen = visibility_of(requests, topic)
-        hidden = {visible.partition: visible.hidden for visible in seen if visible.hidden}
+        visibilities = visibility_of(requests, topic)
+        hidden = {visible.partition: visible.hidden for visible in visibilities if visible.hidden}
         if hidden:
             with GroupAdminProcess(requests) as groups:
                 found = openers(groups, topic, None)
@@ -155,12 +155,12 @@ def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
         marks = f"These tasks have left a mark that they may have one: {ids}." if ids else "No task of a sink has left a mark."
         yield warning(
             "isolation",
-            f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written and not visible yet to readers of "
-            f"committed records, because of open transactions. {marks} Who has them, and what ends them: groupkafka transactions "
+            f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written but not visible yet to read_committed "
+            f"consumers, because of open transactions. {marks} Who has them, and what ends them: groupkafka transactions "
             f"--topic {topic}.",
         )
-    elif silent := [visible.partition for visible in seen if visible.hidden is None]:
-        text = f"{topic}: the leaders of {listed(silent)} did not say whether open transactions block reading"
+    elif silent := [visible.partition for visible in visibilities if visible.hidden is None]:
+        text = f"{topic}: the leaders of {listed(silent)} did not answer whether open transactions block reading"
         yield warning("isolation", text)
     else:
         yield ok("isolation", f"{topic}: no open transaction holds anything back")

@@ -1,6 +1,6 @@
-"""What a query would read: the topics, where it would start, its first records, what others have claimed, and its checkpoint.
+"""Checks what a query would read: the topics, the start, its first records, the claims of others, and its checkpoint.
 
-Nothing is written, and each request waits about ten seconds at most.
+Nothing is written, and each request waits for about ten seconds at most.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ unless the driver's program reports it (spark_groupsource.register)."""
 
 @dataclass
 class Source:
-    """The options of a query that reads, and what the steps so far have found out. A step adds what later steps need."""
+    """The options of a query that reads, and the results of earlier steps that later steps need."""
 
     options: Options
     partitions: list[TopicPartition] = field(default_factory=list)
-    """Those of the topics that this user may read. `describe_topics` adds them."""
+    """The partitions of the topics that this user may read. `describe_topics` adds them."""
     group: GroupView | None = None
-    """The group as it is now; `None` if it does not exist. `describe_group` adds it."""
+    """The current state of the group; `None` if it does not exist. `describe_group` adds it."""
     logs: LogState | None = None
-    """What the leaders of the partitions have answered. `find_start` adds it."""
+    """The answers of the partitions' leaders. `find_start` adds them."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
@@ -66,7 +66,7 @@ class Source:
 
     @cached_property
     def topics(self) -> Topics:
-        """The brokers, asked for what a query of these options would read.
+        """The brokers' topics, as a query with these options would see them.
 
         Raises:
             OptionError: As `Topics` does.
@@ -75,13 +75,13 @@ class Source:
         return self.topics_as(read_committed=self.options.read_committed)
 
     def topics_as(self, *, read_committed: bool) -> Topics:
-        """Return the same brokers, asked for last stable offsets or for high watermarks."""
+        """Return the brokers' topics with last stable offsets, or with high watermarks, as ends."""
         return Topics(self.options.client_settings(), self.options, read_committed=read_committed, patience_s=CHECK_STEP_S)
 
     @property
     def commits(self) -> dict[TopicPartition, GroupCommit]:
         """What the group has committed, by partition."""
-        return {} if self.group is None else {seen.partition: seen.commit for seen in self.group.partitions}
+        return {} if self.group is None else {view.partition: view.commit for view in self.group.partitions}
 
     @property
     def members(self) -> tuple[GroupMember, ...]:
@@ -89,14 +89,14 @@ class Source:
         return () if self.group is None else self.group.members
 
     @property
-    def seen(self) -> list[PartitionView]:
+    def views(self) -> list[PartitionView]:
         """The group's partitions that belong to subscribed topics."""
         partitions = () if self.group is None else self.group.partitions
-        return [seen for seen in partitions if self.options.matches(seen.partition.topic)]
+        return [view for view in partitions if self.options.matches(view.partition.topic)]
 
 
 def describe_topics(source: Source) -> Iterator[Finding]:
-    """Look up the topics. Add the partitions of those that may be read."""
+    """Report which topics exist and may be read, and add their partitions to `source`."""
     options, topics = source.options, source.topics
     try:
         names = options.subscribe or sorted({partition.topic for partition in topics.partitions()})
@@ -136,15 +136,15 @@ class NewestBatch:
 
     number: int
     plans: tuple[PlanOffset, ...]
-    """The offsets of this package's sources in it. Empty if the query reads from other sources only."""
+    """The offsets of this package's sources in it. Empty if the query reads only from other sources."""
     finished: bool
     """Whether it is in the commit log."""
     refused: str | None = None
-    """Why a query does not go on from an offset in it that another version of this package wrote."""
+    """Why a query cannot continue from an offset in it that another version of this package wrote."""
 
 
 def read_checkpoint(source: Source) -> Iterator[Finding]:
-    """Read the checkpoint, if the options name it. It is given up after CHECK_STEP_S."""
+    """Report whether the checkpoint can be read, if the options name it, and whose it is. Give up after CHECK_STEP_S."""
     location = source.options.checkpoint_location
     if location is None:
         return
@@ -159,7 +159,7 @@ def read_checkpoint(source: Source) -> Iterator[Finding]:
         except OffsetError as unknown:
             answers.put(OffsetError(f"{shown}: {unknown}"))
 
-    # On a thread: a file system that does not answer cannot be interrupted.
+    # Read on another thread, because a file system that does not answer cannot be interrupted.
     threading.Thread(target=read, name="groupkafka-checkpoint", daemon=True).start()
     try:
         answer = answers.get(timeout=CHECK_STEP_S)
@@ -173,7 +173,7 @@ def read_checkpoint(source: Source) -> Iterator[Finding]:
 
 
 def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -> Finding:
-    """Return whether a checkpoint is that of a query in this group.
+    """Return a finding about a checkpoint, and whether it belongs to a query in this group.
 
     Args:
         options: the query's options.
@@ -187,15 +187,15 @@ def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -
     if not newest.plans:
         text = f"micro-batch {newest.number} has no offset of this source, so it is the checkpoint of another query. {OTHERWISE}"
         return warning("checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")
-    mine = [plan for plan in newest.plans if plan.group == options.group_id]
-    if not mine:
+    of_group = [plan for plan in newest.plans if plan.group == options.group_id]
+    if not of_group:
         groups = " and ".join(sorted({plan.group for plan in newest.plans}))
         return error(
             "checkpoint",
-            f"{named}: micro-batch {newest.number} is of group {groups}, not of {options.group_id}. The query would fail. Set "
-            "it to the writer's checkpointLocation, and check kafka.group.id.",
+            f"{named}: micro-batch {newest.number} belongs to group {groups}, not to {options.group_id}. The query would fail. "
+            "Set it to the writer's checkpointLocation, and check kafka.group.id.",
         )
-    streams = " and ".join(f"plan {plan.plan} of stream {plan.stream}" for plan in mine)
+    streams = " and ".join(f"plan {plan.plan} of stream {plan.stream}" for plan in of_group)
     state = "is finished" if newest.finished else "is not finished"
     return ok("checkpoint", f"{named}: it can be read; micro-batch {newest.number} is {streams}, and {state}")
 
@@ -225,7 +225,7 @@ def newest_batch(location: str) -> NewestBatch | None:
 
 
 def _refused(line: str) -> str | None:
-    """Return why a query does not go on from this offset, if another version of this package wrote it."""
+    """Return why a query cannot continue from this offset, if another version of this package wrote it."""
     try:
         offset = json.loads(line)
         if plan_of(offset) is not None:
@@ -238,7 +238,7 @@ def _refused(line: str) -> str | None:
 
 
 def name_reader(_source: Source) -> Iterator[Finding]:
-    """Name the reader that this machine has, and why."""
+    """Report which reader this machine has, and why."""
     reader = installed_reader()
     if reader.reason is None:
         yield ok("reader", f"this machine has the {reader.name} reader, with librdkafka {libversion()[0]}")
@@ -252,13 +252,13 @@ def name_reader(_source: Source) -> Iterator[Finding]:
 
 
 def find_start(source: Source) -> Iterator[Finding]:
-    """Ask the leaders for their logs, and add them. Find where a query would start in them."""
+    """Ask the leaders for their logs, add the answers to `source`, and report where a query would start."""
     if not source.partitions:
         return  # `describe_topics` has said why
     options, topics, partitions = source.options, source.topics, source.partitions
     without_commit = [partition for partition in partitions if source.commits.get(partition) is None]
     try:
-        # The ends before the ids, as in a plan: then the end of a new topic is not taken for one of the old topic.
+        # Ask for the ends before the ids, as in a plan, so that the end of a new topic does not count for the old topic.
         ends = all_ends(topics, partitions)
         starts = topics.starts(partitions)
         source.logs = LogState(topics.ids({partition.topic for partition in partitions}), starts, ends)
@@ -278,7 +278,7 @@ def judge_start(
     starting: Mapping[TopicPartition, int],
     logs: LogState,
 ) -> Iterator[Finding]:
-    """Find where a query would start.
+    """Report where a query would start, and what is lost.
 
     Args:
         options: the query's options.
@@ -287,7 +287,7 @@ def judge_start(
         starting: where the partitions without a commit would start.
         logs: what the leaders have answered.
     """
-    # `read_formats` reports them.
+    # `read_formats` reports records in other formats.
     unread = {partition for partition, commit in commits.items() if isinstance(commit, OtherFormat)}
     readable = sorted(set(partitions) - unread)
     continuing = {partition for partition in readable if commits.get(partition) is not None}
@@ -317,7 +317,7 @@ def _adopted(
     starting: Mapping[TopicPartition, int],
     logs: LogState,
 ) -> tuple[dict[TopicPartition, CommitRecord], list[PartitionLoss]]:
-    """Return the record with which a new query would adopt each partition, and what is lost already."""
+    """Return the record with which a new query would adopt each partition, and the losses that it would find."""
     stream, done = Stream("check"), evidence(commits.values())
     records: dict[TopicPartition, CommitRecord] = {}
     losses: list[PartitionLoss] = []
@@ -333,10 +333,10 @@ def _adopted(
 
 def _places(options: Options, continuing: int, total: int) -> str:
     position = options.stream_start
-    where = f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as {position.option} says"
+    start = f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as {position.option} says"
     at_commits = [f"{continuing} at the group's commits"] if continuing else []
-    others = [f"{total - continuing} without a commit {where}"] if total > continuing else []
-    return " and ".join([*at_commits, *others])
+    at_start = [f"{total - continuing} without a commit {start}"] if total > continuing else []
+    return " and ".join([*at_commits, *at_start])
 
 
 def _judge_losses(options: Options, losses: Collection[PartitionLoss]) -> Finding:
@@ -350,7 +350,7 @@ def _judge_losses(options: Options, losses: Collection[PartitionLoss]) -> Findin
 
 
 def fetch_records(source: Source) -> Iterator[Finding]:
-    """Find whether records arrive with the reader's own settings."""
+    """Report whether records can be read with the settings of a query's tasks."""
     if source.logs is None:
         return  # `find_start` has said why
     reader = f"the {installed_reader().name} reader"
@@ -370,7 +370,7 @@ def fetch_records(source: Source) -> Iterator[Finding]:
 
 
 def last_offsets(logs: LogState) -> FetchRange | None:
-    """Return the last offsets of the first partition that has some; `None` if all partitions are empty."""
+    """Return the last offsets of the first partition that is not empty; `None` if all partitions are empty."""
     for partition in sorted(logs.starts.keys() & logs.ends.keys()):
         start, end = logs.starts[partition], logs.ends[partition]
         if end > start:
@@ -379,20 +379,20 @@ def last_offsets(logs: LogState) -> FetchRange | None:
 
 
 def find_open_transactions(source: Source) -> Iterator[Finding]:
-    """Find what open transactions hold back, if the query reads committed records only."""
+    """Report what open transactions hold back, if the query reads only committed records."""
     if not source.partitions:
         return  # `describe_topics` has said why
     if not source.options.read_committed:
         yield ok("isolation", "read_uncommitted: records of open and aborted transactions are read too")
         return
     try:
-        seen = visibility(source.topics_as(read_committed=False), source.topics, source.partitions)
+        visibilities = visibility(source.topics_as(read_committed=False), source.topics, source.partitions)
     except GroupKafkaError as refused:
         yield error("isolation", str(refused))
         return
-    hidden = {visible.partition: visible.hidden for visible in seen if visible.hidden}
-    if silent := [visible.partition for visible in seen if visible.hidden is None]:
-        text = f"read_committed: the leaders of {listed(silent)} did not say whether open transactions block reading"
+    hidden = {visible.partition: visible.hidden for visible in visibilities if visible.hidden}
+    if silent := [visible.partition for visible in visibilities if visible.hidden is None]:
+        text = f"read_committed: the leaders of {listed(silent)} did not answer whether open transactions block reading"
         yield warning("isolation", text)
     elif hidden:
         yield warning(
@@ -405,34 +405,34 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
 
 
 def read_formats(source: Source) -> Iterator[Finding]:
-    """Find commit records of the subscribed partitions in formats that this version does not read."""
-    others = [(seen.partition, seen.other_format) for seen in source.seen if seen.other_format is not None]
-    for version in sorted({found for _, found in others}):
-        partitions = listed(sorted(partition for partition, found in others if found == version))
+    """Report commit records of the subscribed partitions in formats that this version cannot read."""
+    unread = [(view.partition, view.other_format) for view in source.views if view.other_format is not None]
+    for version in sorted({found for _, found in unread}):
+        partitions = listed(sorted(partition for partition, found in unread if found == version))
         text = another_version(f"The commit record of {partitions}", version, VERSION)
         yield error("claims", f"{text} A query would stop with CommitRecordUnreadable.")
 
 
 def list_claims(source: Source) -> Iterator[Finding]:
-    """List the ranges that are held, and say what a query with a new checkpoint would do about them."""
+    """Report the ranges that are held, and what a query with a new checkpoint would do with them."""
     group = source.group
-    ranges = [] if group is None else [claimed for seen in source.seen for claimed in claimed_of(group, seen)]
+    ranges = [] if group is None else [claimed for view in source.views for claimed in claimed_of(group, view)]
     held = [claimed for claimed in ranges if claimed.kind == "held"]
     if held:
         listing = listed(f"{claimed.partition} {claimed.claim.range} of stream {claimed.claim.stream}" for claimed in held)
-        text = f"held, which is claimed and not confirmed: {listing}. A query with a new checkpoint {_fate(source.options)}."
+        text = f"held, which means claimed but not confirmed: {listing}. A query with a new checkpoint {_fate(source.options)}."
         yield warning("claims", f"{text} Details: groupkafka claims.")
     elif ranges:
         yield ok("claims", f"{total(ranges).in_flight} offsets are in flight in running queries; nothing is held")
     else:
-        where = " in the other partitions" if any(seen.other_format is not None for seen in source.seen) else ""
-        yield ok("claims", f"nothing is claimed{where}")
+        unless_unread = " in the other partitions" if any(view.other_format is not None for view in source.views) else ""
+        yield ok("claims", f"nothing is claimed{unless_unread}")
 
 
 def _fate(options: Options) -> str:
-    """Return what a query with a new checkpoint does about what is left, as outstandingClaims says."""
+    """Return what a query with a new checkpoint does with held ranges, according to outstandingClaims."""
     policy = options.outstanding()
     if policy.reread_after_s is None:
-        return "does not read them, and goes on; only that stream's query does, when it restarts (outstandingClaims=hold)"
+        return "does not read them, and continues; only that stream's query does, when it restarts (outstandingClaims=hold)"
     later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""
     return f"reads them{later}; records may be duplicated (outstandingClaims)"

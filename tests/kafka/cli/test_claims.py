@@ -100,7 +100,7 @@ def test_what_the_member_with_the_partition_has_claimed_is_in_flight(topic: Make
         as_json = json.loads(run("claims", name, "--json").output)
     assert cells(shown.output, name)[2][:9] == [name, "0", "[6,", "9)", "3", "in", "flight", "busy@127.0.0.1", "alpha"]
     assert "3 ranges claimed and not confirmed, 3 offsets in flight, 3 held" in shown.output
-    assert "in flight: a query that runs is processing the range" in shown.output
+    assert "in flight: a running query is processing the range" in shown.output
     assert "(beta or gamma) on its checkpoint" in shown.output, "alpha is running"
     assert [(claim["kind"], claim["member_id"]) for claim in as_json["claims"]] == [
         ("held", None),
@@ -236,7 +236,7 @@ def test_a_record_in_another_format_is_shown_and_in_the_way_of_a_reset(
     assert f"not readable, and deleted by a reset: {upgrade}" in run("reset-offsets", *reset).output
     refused = run("reset-offsets", *reset, "--execute")
     assert refused.exit_code == 1
-    unread = "Nothing was reset, because this version does not read the formats of these commit records:"
+    unread = "Nothing was reset, because this version cannot read the formats of these commit records:"
     assert f"{unread}\n  {upgrade}" in refused.output
     assert upgrade in run("claims", name).output
     assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0

@@ -97,7 +97,7 @@ def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_on_reques
     folder = checkpoint({name: {0: 4}}, committed=False)
     refused = migrate(name, folder)
     assert refused.exit_code == 1
-    assert "Micro-batch 1 was planned and not committed" in refused.output
+    assert "Micro-batch 1 was planned but not committed" in refused.output
     reread = migrate(name, folder, "--uncommitted", "reread")
     assert cells(reread.output, name)[0][3] == "0"
     assert "1 was planned and not committed: its records will be read again" in reread.output

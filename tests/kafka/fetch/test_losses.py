@@ -158,7 +158,7 @@ def test_a_missing_topic_or_partition_is_loss(
 ) -> None:
     what = FetchRange("no-such-topic", 0, 3, 9) if missing == "topic" else FetchRange(topic(), 7, 3, 9)
 
-    with pytest.raises(DataLossError, match=r"\[3, 9\): the topic or the partition does not exist"):
+    with pytest.raises(DataLossError, match=r"\[3, 9\): the topic or the partition no longer exists"):
         list(read(what, using()))
     assert rows(read, what, using(fail_on_data_loss=False)) == []
     assert "[3, 9)" in warnings_of(caplog)
@@ -170,7 +170,7 @@ def test_a_topic_deleted_while_it_is_read_is_loss(begun: Begun, admin: AdminClie
     found = begun.all()
     assert found == list(range(len(found)))
     lost = f"{begun.topic}-0 are lost, offsets [{len(found)}, 60)"
-    assert f"{lost}: the topic or the partition does not exist any more" in warnings_of(caplog)
+    assert f"{lost}: the topic or the partition no longer exists" in warnings_of(caplog)
 
 
 def test_a_topic_made_anew_with_less_records_while_it_is_read_is_loss(

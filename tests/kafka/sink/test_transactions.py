@@ -267,7 +267,7 @@ def test_check_warns_of_what_is_held_back_and_by_whom(cluster: Cluster, topic: M
     assert checked.errors == []
     ((level, _, text),) = checked.of("isolation")
     assert level == "warning"
-    assert f"{query.topic}: {ROWS} offsets in {query.topic}-0 are written and not visible" in text
+    assert f"{query.topic}: {ROWS} offsets in {query.topic}-0 are written but not visible" in text
     assert query.names.task(2) in text
     assert query.names.task(0) in text
     assert query.names.task(9) not in text

@@ -110,7 +110,7 @@ def test_what_its_author_has_not_marked_is_not_called(monkeypatch: pytest.Monkey
 
 
 def test_a_command_in_the_options_is_not_run(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"'os:system': a module of Python itself .*@oauth_callback"):
+    with pytest.raises(OptionError, match=r"'os:system': Python's own modules .*@oauth_callback"):
         TokenCallback("os:system", f"touch {tmp_path}/ran")
     assert not list(tmp_path.iterdir())
 
@@ -149,15 +149,15 @@ def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        (SECRET, "no tuple"),
-        ((SECRET, None), "no tuple"),
-        ((SECRET,), "no tuple"),
-        (None, "no tuple"),
-        ([SECRET, 4e9], "no tuple"),
-        ((SECRET, 1_000_000_000), "expired already"),
-        ((SECRET, float("nan")), "no time in seconds"),
-        ((SECRET, float("inf")), "no time in seconds"),
-        ((SECRET, 10**400), "no time in seconds"),
+        (SECRET, "must return a tuple"),
+        ((SECRET, None), "must return a tuple"),
+        ((SECRET,), "must return a tuple"),
+        (None, "must return a tuple"),
+        ([SECRET, 4e9], "must return a tuple"),
+        ((SECRET, 1_000_000_000), "already expired"),
+        ((SECRET, float("nan")), "not a time in seconds"),
+        ((SECRET, float("inf")), "not a time in seconds"),
+        ((SECRET, 10**400), "not a time in seconds"),
         ((SECRET, 1_900_000_000_000), "divide it by 1000 if it is in milliseconds"),
         (("", 4e9), "its token is empty"),
         ((SECRET + "\0", 4e9), "characters"),
@@ -165,11 +165,11 @@ def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monk
         ((SECRET, 4e9, None), "principal"),
         ((SECRET, 4e9, "a\0"), "principal"),
         ((SECRET, 4e9, "\ud800"), "principal"),
-        ((SECRET, 4e9, "", None), "extensions, is no dict"),
+        ((SECRET, 4e9, "", None), "extensions, must be a dict"),
         ((SECRET, 4e9, "", {"auth": SECRET}), "'auth'"),
         ((SECRET, 4e9, "", {"trace-id": SECRET}), "names of its extensions"),
         ((SECRET, 4e9, "", {"trace": 1}), "values of its extensions"),
-        ((SECRET, 4e9, "", {}, SECRET), "no tuple"),
+        ((SECRET, 4e9, "", {}, SECRET), "must return a tuple"),
     ],
 )
 def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: object, message: str) -> None:

@@ -91,7 +91,7 @@ class TestAFileOfTheOffsetLogThatSeemsToBeWrong:
         checkpoint.log(9, 0, stream=OTHER)
         assert looking.locate(STREAM, 0) is None
         assert looking.in_doubt
-        with pytest.raises(CheckpointOfAnotherStream, match=f"stream {OTHER}, and this query is stream {STREAM}"):
+        with pytest.raises(CheckpointOfAnotherStream, match=f"stream {OTHER}, but this query is stream {STREAM}"):
             looking.locate(STREAM, 0)
 
     def test_is_believed_although_the_other_query_has_gone_on(self, checkpoint: Checkpoint, looking: DurablePlans) -> None:

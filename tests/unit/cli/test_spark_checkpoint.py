@@ -58,7 +58,7 @@ def test_the_second_format_names_them() -> None:
 
 @pytest.mark.parametrize("text", ["v3\n{}\n" + ORDERS, "", ORDERS, "v1x", "v2\n\nnothing", "v2\n\na\x1b[2J:{}"])
 def test_an_unknown_format_is_not_guessed(text: str) -> None:
-    with pytest.raises(OffsetError, match="v1 and v2 are known"):
+    with pytest.raises(OffsetError, match="only v1 and v2 are supported"):
         source_lines(text)
 
 
@@ -102,7 +102,7 @@ def test_nothing_is_carried_over_from_a_checkpoint_that_is_not_whole() -> None:
 
 
 def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> None:
-    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was planned and not committed") as refused:
+    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was planned but not committed") as refused:
         batch_to_carry(LastBatches(7, 8), None)
     assert all(way in str(refused.value) for way in ("availableNow", "--uncommitted reread", "--uncommitted skip"))
     with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were planned"):

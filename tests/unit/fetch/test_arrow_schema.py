@@ -90,7 +90,7 @@ def test_columns_that_are_asked_for_come_as_pyspark_expects_them(schema: StructT
             "headers cannot be ARRAY<STRING>: write headers ARRAY<STRUCT<key: STRING, value: BINARY>>.",
         ),
         (columns(value="string", VALUE="binary"), "The schema has value more than once (names are not case-sensitive)."),
-        (columns(), "The schema has no column: name at least one, for example offset LONG."),
+        (columns(), "The schema has no columns: name at least one, for example offset LONG."),
         (columns(key="integer", no="string"), "key cannot be INT: write key BINARY or STRING. There is no column no."),
     ],
 )
@@ -104,7 +104,7 @@ def test_anything_else_is_an_error_that_lists_what_there_is(schema: StructType, 
 def test_headers_that_are_asked_for_by_the_option_and_not_by_the_schema_are_an_error() -> None:
     source = GroupKafkaDataSource({**BASE, "includeHeaders": "true"})
     for read in (source.reader, lambda schema: source.streamReader(schema).initialOffset()):
-        with pytest.raises(SchemaError, match="includeHeaders is true, and the schema has no headers"):
+        with pytest.raises(SchemaError, match="includeHeaders is true, but the schema has no headers"):
             read(columns(value="string"))
 
 

@@ -111,7 +111,7 @@ def test_after_a_request_that_timed_out_it_is_asked_soon(play: Play) -> None:
     play.until(3 + DISAGREES_S + 2 * COMPARE_AGAIN_S + 2)
     assert play.asked[0] <= 3 + COMPARE_AGAIN_S + 2 * WATCH_STEP_S
     ((_, why),) = play.rejoins
-    assert "this driver has orders-1, which is meant for others" in why
+    assert "this driver has orders-1, which is assigned to others" in why
 
 
 @pytest.mark.parametrize("failure", [BrokerUnavailable("away"), NotAuthorized("no DESCRIBE")])
@@ -124,7 +124,7 @@ def test_a_coordinator_that_does_not_answer_changes_nothing_and_is_logged_once(
     assert len(play.asked) > 10
     assert play.rejoins == []
     assert [record.getMessage() for record in caplog.records if str(failure) in record.getMessage()] == [
-        f"what the coordinator has assigned to this driver is asked later: {failure}"
+        f"the coordinator cannot be asked for this driver's assignment now, and is asked again later: {failure}"
     ]
 
 
@@ -147,9 +147,9 @@ def test_a_member_that_joins_or_drains_is_not_compared(play: Play, state: State)
 
 def test_both_kinds_are_named() -> None:
     assert sentence(some(3), some(1, 2), 21.4) == (
-        "for 21 s this driver has orders-3, which is meant for others, and the coordinator has assigned orders-1, "
+        "for 21 s this driver has orders-3, which is assigned to others, and the coordinator has assigned orders-1, "
         "orders-2, which this driver does not have: an answer of the coordinator was lost, and librdkafka does not ask again. "
-        "This driver leaves the group and joins it again; claims that are open stay"
+        "This driver leaves the group and rejoins it. Its claims stay in the group"
     )
 
 

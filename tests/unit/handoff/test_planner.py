@@ -37,28 +37,28 @@ class TestRangesThatAreReadAgain:
     again = MappingProxyType({tp(0): (OffsetRange(2, 6), OffsetRange(6, 8))})
 
     def test_come_before_what_is_new_each_by_itself(self) -> None:
-        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 0}, again=self.again)
+        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 0}, reread=self.again)
         assert planned == {tp(0): ((2, 6), (6, 8), (10, 12)), tp(1): ((0, 0),)}
 
     def test_keep_the_position_in_the_plan_when_there_is_nothing_new(self) -> None:
-        assert plan({tp(0): 10}, {tp(0): 10}, again=self.again) == {tp(0): ((2, 6), (6, 8), (10, 10))}
+        assert plan({tp(0): 10}, {tp(0): 10}, reread=self.again) == {tp(0): ((2, 6), (6, 8), (10, 10))}
 
     def test_are_read_as_a_whole_and_as_many_as_fit_the_limit_but_one_at_least(self) -> None:
-        assert plan({tp(0): 10}, {tp(0): 20}, 3, again=self.again) == {tp(0): ((2, 6), (10, 10))}
-        assert plan({tp(0): 10}, {tp(0): 20}, 5, again=self.again) == {tp(0): ((2, 6), (10, 10))}
-        assert plan({tp(0): 10}, {tp(0): 20}, 7, again=self.again) == {tp(0): ((2, 6), (6, 8), (10, 11))}
+        assert plan({tp(0): 10}, {tp(0): 20}, 3, reread=self.again) == {tp(0): ((2, 6), (10, 10))}
+        assert plan({tp(0): 10}, {tp(0): 20}, 5, reread=self.again) == {tp(0): ((2, 6), (10, 10))}
+        assert plan({tp(0): 10}, {tp(0): 20}, 7, reread=self.again) == {tp(0): ((2, 6), (6, 8), (10, 11))}
 
     def test_count_as_available(self) -> None:
         assert available({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 3}, self.again) == 4 + 2 + 2 + 3
 
     def test_share_the_limit_with_other_partitions_in_proportion_to_what_is_to_be_read(self) -> None:
-        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, again=self.again)
+        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, reread=self.again)
         assert planned == {tp(0): ((2, 6), (10, 10)), tp(1): ((0, 6),)}
 
     def test_wait_while_they_end_above_the_end_of_the_log_or_of_the_target_or_that_is_unknown(self) -> None:
-        assert plan({tp(0): 10}, {tp(0): 7}, again=self.again) == {tp(0): ((2, 6), (10, 10))}
-        assert plan({tp(0): 10}, {tp(0): 5}, again=self.again) == {tp(0): ((10, 10),)}
-        assert plan({tp(0): 10}, {}, again=self.again) == {tp(0): ((10, 10),)}
+        assert plan({tp(0): 10}, {tp(0): 7}, reread=self.again) == {tp(0): ((2, 6), (10, 10))}
+        assert plan({tp(0): 10}, {tp(0): 5}, reread=self.again) == {tp(0): ((10, 10),)}
+        assert plan({tp(0): 10}, {}, reread=self.again) == {tp(0): ((10, 10),)}
 
 
 positions_and_lags = st.dictionaries(

@@ -129,7 +129,7 @@ class TestAPartitionIsAcquired:
 
     def test_that_knows_a_newer_plan_of_this_stream_stops_the_query_with_each_way_out_and_what_it_costs(self) -> None:
         with pytest.raises(
-            CheckpointBehindGroup, match=r"orders-3: the group knows plan 8 of stream me, .* checkpoint is 7\."
+            CheckpointBehindGroup, match=r"orders-3: the group's record shows plan 8 of stream me, .* checkpoint is 7\."
         ) as raised:
             adopted(LOGGED, record("me", 8, done=7, at=300))
         what, *ways = str(raised.value).splitlines()
@@ -162,7 +162,7 @@ class TestLaterOwnersRememberAStream:
     def test_with_its_newest_plan_whoever_owns_the_partition(self) -> None:
         commit = self.passed_on(record("me", 8, done=8, at=300), "b", "c")
         assert commit.past == (PastStream("me", 8, 8), PastStream("b", 0, 0))
-        with pytest.raises(CheckpointBehindGroup, match=r"the group knows plan 8 of stream me, .* checkpoint is 7\."):
+        with pytest.raises(CheckpointBehindGroup, match=r"the group's record shows plan 8 of stream me, .* checkpoint is 7\."):
             adopted(LOGGED, commit)
         with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             refuse_behind(LOGGED, {ORDERS: commit, TopicPartition("orders", 4): Foreign(5), TopicPartition("orders", 5): None})
@@ -212,7 +212,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         assert "put the newest checkpoint back. Nothing is lost or duplicated" in ways[1]
         assert "output lacks the rows" in ways[2]
         assert "`groupkafka reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`" in ways[2]
-        assert "No row is lost. What other queries have read from these offsets on is duplicated" in ways[2]
+        assert "No row is lost. Rows that other queries have read from these offsets on are duplicated" in ways[2]
         assert "output has the rows: do the same with the group's position" in ways[3]
         assert "The state of stateful operators lacks these rows" in ways[3]
 

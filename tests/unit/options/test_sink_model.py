@@ -104,7 +104,7 @@ class TestOptions:
                 {"kafka.transaction.timeout.ms": "5000", "kafka.request.timeout.ms": "9000"},
                 r"request.timeout.ms \(9000 ms\) is longer",
             ),
-            ({"kafka.delivery.timeout.ms": "0"}, "would wait without end"),
+            ({"kafka.delivery.timeout.ms": "0"}, "would wait forever"),
             ({"kafka.max.request.size": "50000000"}, r"kafka.buffer.memory \(33554432 bytes\) is less than"),
         ],
     )

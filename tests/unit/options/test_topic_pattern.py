@@ -83,7 +83,7 @@ def test_what_every_engine_reads_alike_is_passed_on_as_it_is(pattern: str, match
         ("a)(b", "it is not a regular expression (unbalanced parenthesis", "(a)(b)"),
         ("*a", "it is not a regular expression (nothing to repeat", "a*"),
         ("^*a", "it is not a regular expression (nothing to repeat", "^a"),
-        ("bücher", "topic names have ASCII letters", "b.cher"),
+        ("bücher", "topic names have only ASCII letters", "b.cher"),
     ],
 )
 def test_what_not_every_engine_reads_alike_is_refused_with_what_to_write_instead(java: str, said: str, instead: str) -> None:

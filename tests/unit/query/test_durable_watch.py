@@ -205,7 +205,7 @@ def test_the_checkpoint_of_another_stream_is_an_error_that_names_both(watched: W
     run = watched("checkpoint")
     checkpoint.log(9, 0, stream=OTHER)
     with pytest.raises(
-        CheckpointOfAnotherStream, match=f"is the checkpoint of stream {OTHER}, and this query is stream {STREAM}"
+        CheckpointOfAnotherStream, match=f"is the checkpoint of stream {OTHER}, but this query is stream {STREAM}"
     ):
         run.watch.claiming(STREAM, 0)
     with pytest.raises(CheckpointOfAnotherStream):

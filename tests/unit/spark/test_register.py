@@ -79,20 +79,20 @@ def test_what_spark_adds_to_the_path_of_a_worker_counts(bare: str, tmp_path: Pat
 def test_another_version_of_the_package_is_named(bare: str, tmp_path: Path) -> None:
     said = trouble_with(bare, [installed(tmp_path / "there", "0.0.1")])
     assert said is not None
-    assert f"has version 0.0.1 of spark_groupsource, and this program has {__version__}. {INSTEAD}" in said
+    assert f"has version 0.0.1 of spark_groupsource, but this program has {__version__}. {INSTEAD}" in said
 
 
 def test_another_version_of_python_is_named() -> None:
     said = _trouble_in(Answer((3, 9), __version__, ()), "/usr/bin/python3", INSTEAD)
     assert said == (
-        f"Spark's workers use /usr/bin/python3, which is Python 3.9, and this program is Python {HERE[0]}.{HERE[1]}. {INSTEAD}."
+        f"Spark's workers use /usr/bin/python3, which is Python 3.9, but this program is Python {HERE[0]}.{HERE[1]}. {INSTEAD}."
     )
     assert _trouble_in(Answer(HERE, __version__, ()), "/usr/bin/python3", INSTEAD) is None
 
 
 def test_a_program_that_does_not_exist_is_named() -> None:
     assert trouble_with("/no/such/python") == (
-        f"Spark starts /no/such/python for its Python workers, and there is no such program on this machine. {INSTEAD}."
+        f"Spark starts /no/such/python for its Python workers, but there is no such program on this machine. {INSTEAD}."
     )
 
 
@@ -100,7 +100,7 @@ def test_a_python_of_an_archive_is_linked_into_the_folder_of_the_driver() -> Non
     python = "./environment/bin/python"
     said = trouble_with(python)
     assert said is not None
-    assert said.startswith(f"Spark starts {python} for its Python workers, and there is no such program on this machine. ")
+    assert said.startswith(f"Spark starts {python} for its Python workers, but there is no such program on this machine. ")
     assert "PYSPARK_PYTHON=" not in said
     (advice,) = re.findall(r"`(.+?)` in (.+?)\.$", said)
     subprocess.run(shlex.split(advice[0]), cwd=advice[1], check=True)

@@ -173,7 +173,7 @@ def test_commits_that_may_have_been_left_for_too_long(
     assert not check(options).of("retention"), "the group has no commits"
     old = left_at(1, now_ms - 9 * day_ms)
     assert old.level("retention") == "ok"
-    assert "since when it is idle is not known" in old.of("retention")[0][2]
+    assert "how long it has been idle is not known" in old.of("retention")[0][2]
     unread = left_at(1, now_ms - day_ms)
     assert (unread.level("retention"), unread.exit_code) == ("warning", 0)
     assert "kept for 7 days without members" in unread.of("retention")[0][2]

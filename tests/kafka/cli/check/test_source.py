@@ -127,7 +127,7 @@ def test_claims_and_commits_beyond_the_log_are_reported_with_what_follows(
     assert checked.failed == ["data loss"]
     assert f"{name}-1" in checked.errors[0][2]
     assert f"{name}-0 [2, 4) of stream beta" in checked.of("claims")[0][2]
-    assert "does not read them, and goes on" in checked.of("claims")[0][2]
+    assert "does not read them, and continues" in checked.of("claims")[0][2]
     held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", outstandingClaims="reread"))
     assert held.exit_code == 0
     assert held.level("data loss") == held.level("claims") == "warning"
@@ -171,7 +171,7 @@ def test_the_checkpoint_of_a_query_is_found_and_that_of_another_group_is_an_erro
             assert "micro-batch 0 is plan 3 of stream 5e7, and is not finished" in found.of("checkpoint")[0][2]
         else:
             assert (found.exit_code, found.level("checkpoint")) == (1, "error")
-            assert f"is of group another, not of {name}. The query would fail" in found.of("checkpoint")[0][2]
+            assert f"belongs to group another, not to {name}. The query would fail" in found.of("checkpoint")[0][2]
 
 
 @pytest.mark.parametrize("location", ["there-is-no-such-scheme://user:hunter2@host/a", "{tmp}/file"])

@@ -93,7 +93,7 @@ def test_a_commit_that_is_refused_before_brokers_agree_that_the_topic_is_deleted
     until(running.plan, "something to read")
     brokers_say.until = time.monotonic() + 1
     if running.given["failOnDataLoss"] == "true":
-        with pytest.raises(DataLossError, match=f"{going}-0: .*the topic does not exist any more"):
+        with pytest.raises(DataLossError, match=f"{going}-0: .*the topic no longer exists"):
             running.claim()
         return
     assert running.claim() == {0: (10, 15)}

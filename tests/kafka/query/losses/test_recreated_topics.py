@@ -151,7 +151,7 @@ def test_a_topic_that_is_deleted_while_a_batch_of_it_runs(
     brokers.delete(going)
     a.finish()
     produce(kept, [(None, b"y")] * 5)
-    loss = rf"{going}-0: the next offset to read was 10, and the topic does not exist any more"
+    loss = rf"{going}-0: the next offset to read was 10, and the topic no longer exists"
     if fail:
         assert re.search(loss, ended(a))
         return
@@ -190,7 +190,7 @@ def test_a_replay_of_a_plan_whose_topic_is_gone_waits_for_nobody(
     a.restart()
     granted = a.cycle.claim(a.done, a.logged)
     assert {where.topic for where in granted} == {kept}
-    assert re.search(rf"{going}-0 \[0, 10\) \(10 offsets\): the topic does not exist any more", caplog.text)
+    assert re.search(rf"{going}-0 \[0, 10\) \(10 offsets\): the topic no longer exists", caplog.text)
 
 
 def test_a_topic_that_comes_anew_is_read_from_its_beginning_wherever_the_options_started(

@@ -154,7 +154,7 @@ def test_brokers_that_show_no_bounds_refuse_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("refused", "named"),
-    [(NotAuthorized("no"), "that takes the ACL DESCRIBE_CONFIGS"), (BrokerUnavailable("not here"), "not here")],
+    [(NotAuthorized("no"), "takes the ACL DESCRIBE_CONFIGS"), (BrokerUnavailable("not here"), "not here")],
 )
 def test_settings_that_the_brokers_do_not_show_are_no_warning(
     monkeypatch: pytest.MonkeyPatch, refused: Exception, named: str
@@ -189,7 +189,7 @@ def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
     for found, text in (
         (retention({ZERO: 30, ONE: 4}), "has read within this time"),
         (retention({ZERO: 30, ONE: 5}, claimed_at=NOW_S - 3600), "has read within this time"),
-        (retention({ZERO: None, ONE: None}), "since when it is idle is not known"),
+        (retention({ZERO: None, ONE: None}), "how long it has been idle is not known"),
         (retention({}, member("m", ZERO)), "it has members"),
     ):
         assert found.level is Level.OK

@@ -123,7 +123,7 @@ def test_options_without_a_location_have_no_finding() -> None:
         (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "plan 41 of stream 5e7, and is not finished"),
         (NewestBatch(41, (), True), Level.WARNING, "has no offset of this source"),
         (NewestBatch(41, (), True, "Too old: do this."), Level.ERROR, "the query would fail. Too old: do this."),
-        (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "is of group a and b, not of billing"),
+        (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "belongs to group a and b, not to billing"),
     ],
 )
 def test_the_checkpoint_beside_the_group(newest: NewestBatch | None, level: Level, named: str) -> None:
@@ -292,7 +292,7 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "orders-0 [5, 7) of stream c." in running.text, "what a running member has in flight is its own"
     assert "orders-0 [5, 7) of stream c, orders-0 [10, 20) of stream b" in claims(None).text
     assert "others" not in claims(None).text
-    left = "does not read them, and goes on; only that stream's query does, when it restarts"
+    left = "does not read them, and continues; only that stream's query does, when it restarts"
     assert left in claims(None).text
     assert left in claims(None, outstandingClaims="hold").text
     assert "reads them; records may be duplicated" in claims(None, outstandingClaims="reread").text

@@ -17,7 +17,7 @@ TESTS = (
     "tests/unit",
     "tests/kafka/fetch",
     "tests/kafka/query/test_cycle.py",
-    "tests/kafka/query/test_outstanding_claims.py",
+    "tests/kafka/query/test_held_claims.py",
     "tests/kafka/cli/test_claims.py",
     "tests/spark/test_batch_reader.py",
 )

@@ -43,7 +43,7 @@ It may have written none, some or all of these records, so no other query reads 
   1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output \
 once. This finds the checkpoint:
      grep -rl STREAM CHECKPOINT/offsets
-  2. If that checkpoint was deleted, restart the running queries with outstandingClaims=reread. They read the range. \
+  2. If that checkpoint was deleted, restart the running queries with heldClaims=reread. They read the range. \
 Records that had already reached the output are duplicated.
   3. Or set the offset by hand. Stop every member, then run this (without --execute it only shows what it would do):
      groupkafka reset-offsets --bootstrap-server HOST:PORT --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""

@@ -18,7 +18,7 @@ DIFFERS_S = 20.0
 
 NOBODY = "nobody"
 
-Kind = Literal["state", "coordinator", "joined", "left", "moved", "differs", "reset", "owed", "settled"]
+Kind = Literal["state", "coordinator", "joined", "left", "moved", "differs", "reset", "held", "released"]
 """The kinds of events, as docs/command-line.md lists them."""
 
 
@@ -154,6 +154,6 @@ def _changed_offsets(earlier: GroupView, later: GroupView) -> Iterator[GroupEven
             continue  # the ranges that are owed in such a record are not known
         owed_before, owed = ({(claim.stream, claim.plan, claim.range) for claim in look.owed} for look in (was, view))
         for stream, plan, offsets in sorted(owed - owed_before):
-            yield GroupEvent("owed", f"{view.partition} {offsets}: owed to stream {stream}, plan {plan}")
+            yield GroupEvent("held", f"{view.partition} {offsets}: held for stream {stream}, plan {plan}")
         for stream, plan, offsets in sorted(owed_before - owed):
-            yield GroupEvent("settled", f"{view.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")
+            yield GroupEvent("released", f"{view.partition} {offsets}: no longer held for stream {stream}, plan {plan}")

@@ -1,7 +1,7 @@
 """Decides whether ranges that other streams claimed but did not confirm are held or read again, and warns of them.
 
 The records of this member's partitions list these ranges (`owed`). Their streams read them after a restart. A stream whose
-checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
+checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`heldClaims`).
 
 A query with a new checkpoint may have been started by mistake in place of such a stream, so it warns at its start. It continues,
 because unclaimed records are its to read in any case, and claimed ranges stay claimed until the user chooses.
@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
-from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others, with_room
+from spark_groupsource.handoff.rules import HeldClaims, Stream, owed_to_others, with_room
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, listed
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class HeldRanges:
     Used on the consumer's thread. Values are replaced, not edited.
     """
 
-    def __init__(self, policy: OutstandingClaims, *, fresh: bool) -> None:
+    def __init__(self, policy: HeldClaims, *, fresh: bool) -> None:
         """Start with nothing held.
 
         Args:
@@ -140,7 +140,7 @@ class HeldRanges:
             owed = records[partition].owed
             log.warning(
                 "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread. It holds "
-                "%d ranges for the streams %s. Restart their queries, or set outstandingClaims=reread",
+                "%d ranges for the streams %s. Restart their queries, or set heldClaims=reread",
                 partition,
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),
@@ -158,13 +158,11 @@ class HeldRanges:
         self._warn_of_earlier(_held(records, stream))
         reread_after_s = self.policy.reread_after_s
         if reread_after_s is None:
-            fate = "only that stream reads them, when its query restarts on its checkpoint (outstandingClaims=hold)"
+            fate = "only that stream reads them, when its query restarts on its checkpoint (heldClaims=hold)"
         elif reread_after_s == 0:
-            fate = "this query reads them in its next micro-batch (outstandingClaims=reread)"
+            fate = "this query reads them in its next micro-batch (heldClaims=reread)"
         else:
-            fate = (
-                f"if they are not confirmed within {reread_after_s:.0f} s, this query reads them (outstandingClaims=reread-after)"
-            )
+            fate = f"if they are not confirmed within {reread_after_s:.0f} s, this query reads them (heldClaims=reread-after)"
         of_plans: dict[tuple[str, int], list[tuple[TopicPartition, OwedRange]]] = defaultdict(list)
         for partition, record in records.items():
             for owed in record.owed:
@@ -200,7 +198,7 @@ class HeldRanges:
             "reads everything else. To have every record once, restart those queries on their checkpoints. This query may run "
             "beside them. If it was meant to continue one of their checkpoints, and the path was changed by mistake, stop it, "
             "run it again on its current checkpoint with trigger(availableNow=True), so that it leaves nothing claimed, and "
-            "then give it that path. If a checkpoint is deleted, outstandingClaims=reread reads the ranges here; records that "
+            "then give it that path. If a checkpoint is deleted, heldClaims=reread reads the ranges here; records that "
             "had reached the output are duplicated",
             sum(entry.range.size for _, entry in earlier),
             len({plan.partition for plan, _ in earlier}),

@@ -29,7 +29,7 @@ from spark_groupsource.handoff.losses import PartitionLoss, record_after, warn
 from spark_groupsource.handoff.rules import (
     HOLD,
     Evidence,
-    OutstandingClaims,
+    HeldClaims,
     Stream,
     Verdict,
     claim,
@@ -90,7 +90,7 @@ class Ledger:
         survey: Survey,
         reader: GroupReader,
         fail_on_data_loss: bool = True,
-        outstanding: OutstandingClaims = HOLD,
+        held_claims: HeldClaims = HOLD,
         patience_s: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -104,7 +104,7 @@ class Ledger:
             survey: asks the brokers about partitions that will be adopted.
             reader: reads the records of other members' partitions, on other threads.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
-            outstanding: what the user chose for ranges that are owed to other streams.
+            held_claims: what the user chose for ranges that are owed to other streams.
             patience_s: how many seconds retriable errors may delay the adoption of a partition. The time is counted for each
                 partition, and is paused while its topic does not exist.
             clock: returns seconds, monotonic.
@@ -120,7 +120,7 @@ class Ledger:
         self._adopting = Adopting(survey, fail_on_data_loss=fail_on_data_loss, patience_s=patience_s, clock=clock)
         self._closing = Closing(clock=clock)
         self._confirmed_plans = ConfirmedPlans(reader, clock=clock)
-        self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
+        self._held_ranges = HeldRanges(held_claims, fresh=stream.logged < 0)
         self._records: dict[TopicPartition, CommitRecord] = {}
         """The record of each adopted partition, as the group has accepted it."""
         self._draining: set[TopicPartition] = set()
@@ -277,7 +277,7 @@ class Ledger:
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges owed to other streams that this stream reads in their place (`outstandingClaims`)."""
+        """Return the ranges owed to other streams that this stream reads in their place (`heldClaims`)."""
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
@@ -542,4 +542,4 @@ def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, 
 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:
-    log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)
+    log.warning("claims of finished micro-batches stay unconfirmed until the next commit of this stream: %s", error)

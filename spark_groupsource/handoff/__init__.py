@@ -32,7 +32,7 @@ A range that is still open when another stream adopts the partition is owed to t
                 its plan.
     settled     Some record of the group shows that this plan is done (`rules.evidence`), so the owner drops the range
                 (`rules.settle`).
-    reread      Alternatively, the owner puts the range into a plan of its own (`outstandingClaims`). The claim moves it from
+    reread      Alternatively, the owner puts the range into a plan of its own (`heldClaims`). The claim moves it from
                 owed to open in one commit, so exactly one stream is responsible for it at any moment.
 
 Records can also disappear from Kafka before they are read. `losses` finds these, and decides where a partition is continued.

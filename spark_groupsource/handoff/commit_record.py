@@ -237,7 +237,7 @@ def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> Commi
 
     First the record forgets earlier streams, the oldest first. Then it forgets when ranges were claimed. Last, it joins ranges
     that are owed to one stream for one plan, the nearest first, if nothing is claimed between them. The offsets in between are
-    finished, and their stream does not read them, because they are not in its plan. Only `outstandingClaims=reread` reads them
+    finished, and their stream does not read them, because they are not in its plan. Only `heldClaims=reread` reads them
     again.
     """
     for shorter in _shortened(record):

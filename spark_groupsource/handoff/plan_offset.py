@@ -5,7 +5,7 @@
      "epochs":{topic:{partition:[epoch,…]}}}
 
 `ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when
-there is nothing new. It follows the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry their
+there is nothing new. It follows the ranges that are read in place of another stream (`heldClaims`). The ranges carry their
 own starts because Spark keeps only end offsets: the start of a partition that was just acquired is recorded nowhere else.
 
 `starts` has the partitions that existed when the stream began, that it has not owned yet, and that have no commit of the group.

@@ -57,7 +57,7 @@ def plan(
         max_offsets: About how many offsets to plan at most (`maxOffsetsPerTrigger`). `None` for no limit. The limit is divided
             in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved. The sum
             may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
-        reread: Ranges below the positions that are read again (`outstandingClaims`). They count as lag and come first. Each is
+        reread: Ranges below the positions that are read again (`heldClaims`). They count as lag and come first. Each is
             read as a whole, because it was a part of one micro-batch before. A partition reads at least one of them, and as many
             as fit into its share.
     """

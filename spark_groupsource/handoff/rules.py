@@ -57,8 +57,8 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class OutstandingClaims:
-    """What the user chose for ranges that other streams claimed but did not confirm (`outstandingClaims`)."""
+class HeldClaims:
+    """What the user chose for ranges that other streams claimed but did not confirm (`heldClaims`)."""
 
     reread_after_s: float | None = None
     """Seconds after which a held range is read in a plan of this stream. `None`: never."""
@@ -66,7 +66,7 @@ class OutstandingClaims:
     """Whether the user has chosen. If not, a stream with a new checkpoint warns of earlier claims."""
 
 
-HOLD = OutstandingClaims()
+HOLD = HeldClaims()
 
 RANGES_LISTED = 20
 """How many partitions an error lists. The checkpoint has all of them."""
@@ -302,8 +302,8 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
         "new batch ids for old ones. The query then continues at the group's positions, after everything that was claimed. "
         f"Ranges that plans up to {newest} claimed and did not confirm stay reserved for stream {stream.name}, and `groupkafka "
-        "claims` lists them. outstandingClaims=reread reads them (duplicated, if they had reached the output). "
-        "outstandingClaims=hold never reads them (missing, if they had not). The state of stateful operators is lost in both "
+        "claims` lists them. heldClaims=reread reads them (duplicated, if they had reached the output). "
+        "heldClaims=hold never reads them (missing, if they had not). The state of stateful operators is lost in both "
         "cases."
     )
 
@@ -393,7 +393,7 @@ def start_over(record: CommitRecord, start: int, topic_id: str | None) -> Commit
 
 
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
-    """Return the owed ranges that the record's owner may take over (`outstandingClaims`), in the order of their offsets.
+    """Return the owed ranges that the record's owner may take over (`heldClaims`), in the order of their offsets.
 
     Ranges that are owed to the owner itself are not among them, because its own commit log decides about these.
     """

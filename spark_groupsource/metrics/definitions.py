@@ -271,7 +271,7 @@ METRICS = (
         Kind.GAUGE,
         QUERY,
         "Ranges in this member's partitions that are held for other queries: these have claimed them, and stopped or lost the "
-        "partition before they were confirmed (`outstandingClaims`).",
+        "partition before they were confirmed (`heldClaims`).",
         lambda tally: _one(len(_held(tally))),
     ),
     Metric(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from spark_groupsource.install import with_extra
 from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
@@ -36,10 +36,10 @@ from spark_groupsource.options.values import (
     boolean,
     choice,
     duration_ms,
+    held_claims_value,
     host,
     not_blank,
     offsets_value,
-    outstanding_claims_value,
     times_value,
     topic_names,
     whole_number,
@@ -184,7 +184,7 @@ class Options(PlainModel):
         meaning=(
             "The highest number of offsets in a micro-batch of this query. (Other queries of the group have limits of their "
             "own.) It is divided among the partitions in proportion to their lag. A range that is "
-            "[reread](handoff.md#a-query-that-does-not-come-back-outstandingclaims) is read whole, even above the limit."
+            "[reread](handoff.md#a-query-that-does-not-come-back-heldclaims) is read whole, even above the limit."
         ),
     )
 
@@ -280,8 +280,8 @@ class Options(PlainModel):
         ),
     )
 
-    outstanding_claims: Annotated[Literal["hold"] | int | None, BeforeValidator(outstanding_claims_value)] = option(
-        "outstandingClaims",
+    held_claims: Annotated[Literal["hold"] | int | None, BeforeValidator(held_claims_value)] = option(
+        "heldClaims",
         section=HANDOFF,
         use="streams",
         only_here=True,
@@ -292,7 +292,7 @@ class Options(PlainModel):
             "partition any more. Without a value it is `hold`, and a new query warns at its start if it leaves such ranges."
         ),
     )
-    """`hold`, or the number of ms after which to read the ranges; see `outstanding`."""
+    """`hold`, or the number of ms after which to read the ranges; see `held_claims_choice`."""
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
@@ -504,11 +504,11 @@ class Options(PlainModel):
         """The longest time between two polls of the member, in ms."""
         return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
-    def outstanding(self) -> OutstandingClaims:
+    def held_claims_choice(self) -> HeldClaims:
         """Return the user's choice for ranges that are owed to other streams."""
-        if self.outstanding_claims is None:
-            return OutstandingClaims(chosen=False)
-        return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
+        if self.held_claims is None:
+            return HeldClaims(chosen=False)
+        return HOLD if self.held_claims == "hold" else HeldClaims(reread_after_s=self.held_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:
         """Return the settings of a client that only sends requests. They contain secrets."""

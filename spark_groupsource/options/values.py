@@ -78,7 +78,7 @@ def not_blank(text: str) -> str:
     return text.strip()
 
 
-def outstanding_claims_value(text: str) -> str | int:
+def held_claims_value(text: str) -> str | int:
     """Read `hold`, or the time in ms after which to reread: 0 for `reread`."""
     words = text.strip().lower().split()
     if words == ["hold"]:

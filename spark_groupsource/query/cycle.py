@@ -320,9 +320,9 @@ class Cycle:
             return
         self._warned_of_claims = True
         log.warning(
-            "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed open for %.0f s. A partition that "
-            "moves meanwhile is released with its claim open, and other clients of the group read it again. Use smaller "
-            "micro-batches, or raise handoff.drainTimeout",
+            "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. A partition "
+            "that moves meanwhile is released with its claim unconfirmed, and other clients of the group read it again. Use "
+            "smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,
         )

@@ -323,10 +323,10 @@ class DurableWatch:
         elif self._clock() - since > REPORTED_WITHIN_S:
             self._suspected = None
             self._warn_once(
-                "the claims of a micro-batch stayed open for %.0f s, until the next trigger: this process did not learn earlier "
-                "that Spark had finished it. Until then all its records are lag, a partition that moves waits, and after a stop "
-                "other clients read them again. Call spark_groupsource.register(spark) in the program that starts the query, or "
-                "give the reader the option checkpointLocation, with the same value as the writer",
+                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger: this process did not learn "
+                "earlier that Spark had finished it. Until then all its records are lag, a partition that moves waits, and after "
+                "a stop other clients read them again. Call spark_groupsource.register(spark) in the program that starts the "
+                "query, or give the reader the option checkpointLocation, with the same value as the writer",
                 open_s,
             )
 

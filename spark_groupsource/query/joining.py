@@ -170,7 +170,7 @@ class Joining:
                 cluster_id=cluster_id,
             ),
             fail_on_data_loss=options.fail_on_data_loss,
-            outstanding=options.outstanding(),
+            held_claims=options.held_claims_choice(),
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )

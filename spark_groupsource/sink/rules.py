@@ -264,7 +264,7 @@ def check_same(task: str, batch: int, before: Written, now: Written, choice: Cho
         f"{task}: micro-batch {batch} is in the topic with {before.rows} rows of this task, and now has {now.rows} rows"
         f"{' with other content' if before.rows == now.rows else ''}. So the query, or what it reads, has changed while this "
         "micro-batch was half written: its code, its number of tasks, results that are different each time, or a range that "
-        "another query has read meanwhile (outstandingClaims=reread). Rows that have moved from one task to another may be there "
+        "another query has read meanwhile (heldClaims=reread). Rows that have moved from one task to another may be there "
         f"twice by now. {_choices(batch, before.rows, now.rows)}"
     )
 
@@ -348,7 +348,7 @@ def check_batch(
         raise ReplayDiffers(
             f"Micro-batch {batch} has {tasks} tasks with {rows} rows now, which are written. An earlier try wrote {there} rows "
             f"in tasks that have none now ({listed(strangers, 5)}). So the query, its number of tasks, or what it reads "
-            f"(outstandingClaims=reread) has changed while this micro-batch was half written. The only choice:\n"
+            f"(heldClaims=reread) has changed while this micro-batch was half written. The only choice:\n"
             f"  - rewriteBatch={batch} or skipBatch={batch}: the query goes on with what is there. No row is missing, and up to "
             f"{min(there, rows)} rows are there twice."
         )

@@ -83,8 +83,8 @@ class DurableListener(StreamingQueryListener):
             if not self._warned:
                 self._warned = True
                 log.warning(
-                    "finished micro-batches are not reported to the groupkafka source: %s. Their claims stay open until the next "
-                    "trigger, unless the reader has the option checkpointLocation",
+                    "finished micro-batches are not reported to the groupkafka source: %s. Their claims stay unconfirmed until "
+                    "the next trigger, unless the reader has the option checkpointLocation",
                     error,
                 )
         _shared_groups.progressed(progress)

@@ -52,7 +52,7 @@ class LagSnapshot:
     `None` on Spark before 4.2, which does not ask a source for its lag.
     """
     held: Mapping[TopicPartition, int] | None
-    """The offsets held for other queries at that time (`outstandingClaims`). `None` if `lag` is `None`."""
+    """The offsets held for other queries at that time (`heldClaims`). `None` if `lag` is `None`."""
     observed: Mapping[str, Mapping[str, Any]]
     """The metrics of `DataFrame.observe` in the micro-batch, by observation and column."""
 

@@ -103,7 +103,7 @@ class Driver(Membership):
             survey=self.survey,
             reader=FakeReader(self),
             fail_on_data_loss=False,
-            outstanding=world.setting.outstanding,
+            held_claims=world.setting.held_claims,
             patience_s=math.inf,
             clock=self.clock,
             wall_clock=lambda: 1_700_000_000,
@@ -233,7 +233,7 @@ class Driver(Membership):
         the stream may have lived in between.
         """
         self.again, self.knew = again, self.knows
-        after = self.world.setting.outstanding.reread_after_s
+        after = self.world.setting.held_claims.reread_after_s
         if after is None:
             return
         protected = self.ledger._protected(self.ledger._records)

@@ -17,7 +17,7 @@ from spark_groupsource.group.brokers_answer import BrokersAnswer
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.handoff.rules import OutstandingClaims, Stream
+from spark_groupsource.handoff.rules import HeldClaims, Stream
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation import counterexamples, mistaken
 from tests.simulation.checkpoint import cut_off
@@ -98,7 +98,7 @@ class _OwedToItselfForEver(Ledger):
 
 class _RereadAlthoughHeld(Ledger):
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        self._held_ranges.policy = OutstandingClaims(reread_after_s=0)
+        self._held_ranges.policy = HeldClaims(reread_after_s=0)
         return super().to_reread()
 
 
@@ -351,7 +351,7 @@ RESTORED = Setting(streams=2, partitions=2, records=5, restores=True)
 RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
 ACCEPTED_IN_PART = Setting(streams=2, partitions=2, records=1, protocol="consumer", fencing="part")
 FALLING = Setting(streams=2, partitions=2, records=5, falls=3)
-REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
+REREADING = Setting(streams=2, partitions=2, records=5, held_claims=HeldClaims(reread_after_s=0))
 
 FAULTS = (
     # Mistakes in the rules of docs/design.md that any history may show.
@@ -497,14 +497,14 @@ UNLIKELY_FAULTS = (
     Fault(
         "a stream that lived between two plans counts as dead all the time",
         ledger=_DeathsCountFromPlanToPlan,
-        setting=replace(REREADING, outstanding=OutstandingClaims(reread_after_s=20 * LOOK_S)),
+        setting=replace(REREADING, held_claims=HeldClaims(reread_after_s=20 * LOOK_S)),
         shown_as={"reread too early"},
         history=counterexamples.LIVED_BETWEEN_TWO_PLANS,
     ),
     Fault(
         "a stream that died between two plans counts as dead since the later one",
         ledger=_DeathsCountFromPlanToPlan,
-        setting=replace(REREADING, outstanding=OutstandingClaims(reread_after_s=20 * LOOK_S)),
+        setting=replace(REREADING, held_claims=HeldClaims(reread_after_s=20 * LOOK_S)),
         shown_as={"reread too late"},
         history=counterexamples.DIED_BETWEEN_TWO_PLANS,
     ),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from tests.simulation.account import Violation
 from tests.simulation.driver import LOOK_S
 from tests.simulation.group import Fencing
@@ -44,11 +44,11 @@ WEIGHTS = {
 """How often a kind of action is drawn, where 1 is not said."""
 
 REREAD = {
-    3: OutstandingClaims(reread_after_s=0),
-    4: OutstandingClaims(reread_after_s=0),
-    5: OutstandingClaims(reread_after_s=3 * LOOK_S),
+    3: HeldClaims(reread_after_s=0),
+    4: HeldClaims(reread_after_s=0),
+    5: HeldClaims(reread_after_s=3 * LOOK_S),
 }
-"""`outstandingClaims` of the settings of these kinds."""
+"""`heldClaims` of the settings of these kinds."""
 
 BETWEEN_POLLS = frozenset({"report", "noise", "idle"})
 """What comes from outside of a micro-batch: reports that plans are durable, and looks at what is held for others."""
@@ -82,7 +82,7 @@ def draw_setting(chance: random.Random) -> Setting:
         second_drivers=kind == 0,
         other_client=kind == 1 or (kind == 5 and chance.random() < 0.5),
         expiry=kind == 2,
-        outstanding=REREAD.get(kind, HOLD),
+        held_claims=REREAD.get(kind, HOLD),
         deletions=kind == 4,
         recreations=kind == 9,
         room=room,
@@ -210,7 +210,7 @@ def _rest(world: World, chance: random.Random | None, done: list[Action], told: 
             came = world.apply(action) or came
         idle = 0 if came else idle + 1
         # A range that is reread only after a time needs some more looks at the clock.
-        if idle > (2 * PATIENCE if world.setting.outstanding.reread_after_s else PATIENCE):
+        if idle > (2 * PATIENCE if world.setting.held_claims.reread_after_s else PATIENCE):
             world.check_end()
             return
     raise Violation("no end", "the world never comes to rest")

@@ -87,7 +87,10 @@ class HeldLooks(ConfirmedPlans):
     def key(self, own: str, *, takes_over: bool) -> tuple[object, ...]:
         """Equal for drivers of the stream `own` that know and ask the same. Who is alive matters if ranges are taken over."""
         return (
-            *(_what_matters(self._subscribed, own, takes_over), tuple(_known(answer, own, takes_over) for answer in self.answers())),
+            *(
+                _what_matters(self._subscribed, own, takes_over),
+                tuple(_known(answer, own, takes_over) for answer in self.answers()),
+            ),
             *(self._asked_elsewhere, repr(self._asked), repr(self._unasked), self._outdated, self._answered),
             *(frozenset(self._left_since), self._abandoned),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from tests.simulation.group import Fencing, Protocol
 
 
@@ -25,8 +25,8 @@ class Setting:
     """A plain Kafka consumer may join the group, and a tool may move the offsets of a stopped group."""
     expiry: bool = False
     """The group's commits may expire while it has no member."""
-    outstanding: OutstandingClaims = HOLD
-    """`outstandingClaims` of every stream."""
+    held_claims: HeldClaims = HOLD
+    """`heldClaims` of every stream."""
     recreations: bool = False
     """The topic may be deleted and created again, without its records."""
     deletions: bool = False

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from tests.simulation.account import Violation
 from tests.simulation.group import Group
 from tests.simulation.history import draw_setting, explore, run, shrink
@@ -34,11 +34,11 @@ def test_every_record_reaches_a_sink_exactly_once_and_nothing_waits_for_ever(fir
         assert failure is None, f"seed {seed}: {shrink(failure)}"
 
 
-@pytest.mark.parametrize("outstanding", [HOLD, OutstandingClaims(reread_after_s=0)], ids=["held", "reread"])
-def test_every_record_of_a_log_that_falls_back_reaches_a_sink_exactly_once(outstanding: OutstandingClaims) -> None:
+@pytest.mark.parametrize("held_claims", [HOLD, HeldClaims(reread_after_s=0)], ids=["held", "reread"])
+def test_every_record_of_a_log_that_falls_back_reaches_a_sink_exactly_once(held_claims: HeldClaims) -> None:
     """Each record that is in the log in the end; those that were cut off may have reached one, or not."""
     for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES // 4):
-        setting = Setting(streams=1 + seed % 3, partitions=1 + seed % 2, records=5, falls=3, outstanding=outstanding)
+        setting = Setting(streams=1 + seed % 3, partitions=1 + seed % 2, records=5, falls=3, held_claims=held_claims)
         failure = run(seed, setting=setting)
         assert failure is None, f"seed {seed}: {shrink(failure)}"
 
@@ -67,7 +67,7 @@ def test_two_streams_hand_over_a_partition_in_every_order_of_steps(trouble: Mapp
     ids=str,
 )
 def test_two_streams_that_reread_lose_nothing_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
-    _holds(replace(SMALL, outstanding=OutstandingClaims(reread_after_s=0)), trouble)
+    _holds(replace(SMALL, held_claims=HeldClaims(reread_after_s=0)), trouble)
 
 
 @pytest.mark.parametrize(

@@ -413,7 +413,7 @@ class World:
         self.writes += 1
         for where, record in records.items():
             before = self.group.read(where.partition)
-            may_reread = self.setting.outstanding.reread_after_s is not None
+            may_reread = self.setting.held_claims.reread_after_s is not None
             current = record.topic_id == self.topic_id and self._is_of_this_log(where.partition, record)
             if current:
                 self.account.check_claim(where, record, before, self._shown_to(who) if may_reread else None)
@@ -490,7 +490,7 @@ class World:
                 raise Violation("stuck", f"{driver.name} waits to {driver.stage} plan {driver.plan.plan} for ever")
         owners = {driver.plan.stream for driver in self.drivers.values() if driver.member in self.group.owner}
         commits = {where: self.group.read(where.partition) for where in self.partitions()}
-        rereading = self.setting.outstanding.reread_after_s is not None
+        rereading = self.setting.held_claims.reread_after_s is not None
         self.account.check_end(commits, owners, rereading=rereading, limited=bool(self.setting.room))
 
     def key(self) -> tuple[object, ...]:

@@ -35,7 +35,7 @@ def test_a_killed_copy_is_started_again_and_each_record_is_there_once(
     here = {"kafka_bootstrap_servers": cluster.bootstrap_servers}
     reading = {"kafka_group_id": group, "subscribe": source, "kafka_session_timeout_ms": "6000", "maxOffsetsPerTrigger": "40"}
     # Whatever was claimed waits for its query: each record is copied by one of the two.
-    (tmp_path / "source").write_text(properties("orders.properties", **here, **reading, outstandingClaims="hold"))
+    (tmp_path / "source").write_text(properties("orders.properties", **here, **reading, heldClaims="hold"))
     (tmp_path / "sink").write_text(properties("copy_topic.properties", **here, topic=target))
     sent = 0
 

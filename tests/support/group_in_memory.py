@@ -19,7 +19,7 @@ from spark_groupsource.group.evidence import Answer, Question, find_out
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, mark_of
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims, Stream
+from spark_groupsource.handoff.rules import HOLD, HeldClaims, Stream
 from spark_groupsource.observer import UNOBSERVED
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.support.held_questions import HeldQuestions
@@ -36,7 +36,7 @@ class GroupInMemory(FencedCommits):
     says.
     """
 
-    def __init__(self, stream: Stream | None = None, *, outstanding: OutstandingClaims = HOLD, patience_s: float = 10.0) -> None:
+    def __init__(self, stream: Stream | None = None, *, held_claims: HeldClaims = HOLD, patience_s: float = 10.0) -> None:
         self.stream = stream or Stream("a" * 12)
         self.commits: dict[TopicPartition, GroupCommit] = {}
         """What the group holds for each partition. A test may put there what another member or client has written."""
@@ -58,7 +58,7 @@ class GroupInMemory(FencedCommits):
             self,
             survey=self.survey,
             reader=self,
-            outstanding=outstanding,
+            held_claims=held_claims,
             patience_s=patience_s,
             clock=lambda: self.now,
             wall_clock=lambda: 1_700_000_000,

@@ -43,8 +43,8 @@ LAST_OFFSETS = 100
 """The number of offsets at a partition's end among which records are tried."""
 
 OTHERWISE = """\
-Until that is corrected, the claims of a finished micro-batch stay open until the next trigger, and its records count as lag, \
-unless the driver's program reports it (spark_groupsource.register)."""
+Until that is corrected, the claims of a finished micro-batch stay unconfirmed until the next trigger, and its records count as \
+lag, unless the driver's program reports it (spark_groupsource.register)."""
 
 
 @dataclass
@@ -430,9 +430,9 @@ def list_claims(source: Source) -> Iterator[Finding]:
 
 
 def _fate(options: Options) -> str:
-    """Return what a query with a new checkpoint does with held ranges, according to outstandingClaims."""
-    policy = options.outstanding()
+    """Return what a query with a new checkpoint does with held ranges, according to heldClaims."""
+    policy = options.held_claims_choice()
     if policy.reread_after_s is None:
-        return "does not read them, and continues; only that stream's query does, when it restarts (outstandingClaims=hold)"
+        return "does not read them, and continues; only that stream's query does, when it restarts (heldClaims=hold)"
     later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""
-    return f"reads them{later}; records may be duplicated (outstandingClaims)"
+    return f"reads them{later}; records may be duplicated (heldClaims)"

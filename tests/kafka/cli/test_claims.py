@@ -83,7 +83,7 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
         "is not running: the group has no members",
         "(alpha or beta or gamma) on its checkpoint",
         "grep -rl STREAM CHECKPOINT/offsets",
-        "outstandingClaims=reread",
+        "heldClaims=reread",
         "are duplicated",
         "--drop-claims",
     ):

@@ -84,7 +84,7 @@ def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_f
     filled: Filled, produce: Produce, query: MakeQuery, describe: Describe
 ) -> None:
     name = filled()
-    a, b = query(name), query(name, outstandingClaims="hold")
+    a, b = query(name), query(name, heldClaims="hold")
     assert a.plan()
     assert a.claim()
     a.cycle.stop()

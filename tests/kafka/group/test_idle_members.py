@@ -152,7 +152,7 @@ def test_a_retired_query_s_last_run_settles_what_the_others_hold_for_it(
     """Blue/green: blue's last run replays a range that green holds for it, and has then to say in a record that it is done."""
     name = filled(partitions=2)
     blue = query(name, **{"kafka.group.protocol": protocol})
-    green = query(name, **{"kafka.group.protocol": protocol, "outstandingClaims": "hold"})
+    green = query(name, **{"kafka.group.protocol": protocol, "heldClaims": "hold"})
     assert blue.plan()
     assert blue.claim() == {0: (0, 10), 1: (0, 10)}
     blue.cycle.stop()

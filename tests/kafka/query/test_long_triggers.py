@@ -59,7 +59,7 @@ def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_lon
     """The plan before may be an hour ago. In between only the consumer's thread learns who has died."""
     monkeypatch.setattr("spark_groupsource.group.ledger.SETTLE_BETWEEN_TRIGGERS_S", 0.1)
     name = filled(partitions=2)
-    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name, outstandingClaims="reread-after 1s")
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name, heldClaims="reread-after 1s")
     assert a.plan()
     a.claim()
     b.until_planning(1)

@@ -95,7 +95,7 @@ class TestTopicsThatOverlapInPart:
         assert "no longer subscribes" not in caplog.text
         a.finish()
         a.until_planning(1)
-        b = query(last, subscribe=f"{shared},{last}", outstandingClaims="reread", **group)
+        b = query(last, subscribe=f"{shared},{last}", heldClaims="reread", **group)
         b.until_planning(2)
         produce(shared, [(None, b"y")] * 3)
         assert next_batch(b) == {zero(shared): ((10, 13),)}

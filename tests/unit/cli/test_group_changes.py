@@ -74,15 +74,15 @@ def test_a_static_member_that_restarts_is_the_same_one() -> None:
     ]
 
 
-def test_a_reset_and_what_becomes_owed_and_settled() -> None:
+def test_a_reset_and_what_becomes_held_and_released() -> None:
     owed = CommitRecord(stream="a", logged=1, done=1, next=9, owed=(OwedRange("b", 3, 2, 4),))
     settled = CommitRecord(stream="a", logged=1, done=1, next=9)
     assert events_of(view(commits={0: Foreign(10)}), view(commits={0: owed})) == [
         ("reset", "orders-0: the committed offset went back from 10 to 2"),
-        ("owed", "orders-0 [2, 4): owed to stream b, plan 3"),
+        ("held", "orders-0 [2, 4): held for stream b, plan 3"),
     ]
     assert events_of(view(commits={0: owed}), view(commits={0: settled})) == [
-        ("settled", "orders-0 [2, 4): no longer owed to stream b, plan 3")
+        ("released", "orders-0 [2, 4): no longer held for stream b, plan 3")
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from spark_groupsource.group.held_ranges import HeldRanges
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims, Stream
+from spark_groupsource.handoff.rules import HOLD, HeldClaims, Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 ORDERS, RETURNS = TopicPartition("orders", 3), TopicPartition("returns", 0)
@@ -36,13 +36,13 @@ def test_held_ranges_are_never_reread() -> None:
 
 
 def test_rereading_takes_what_others_are_owed_at_once_and_not_what_this_stream_is_owed() -> None:
-    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=0), fresh=False)
     orders = record(OWED, OwedRange("me", 6, 60, 70), OwedRange("third", 1, 0, 5))
     assert seen(holding, 0.0, orders, record()) == {ORDERS: (OffsetRange(0, 5), OffsetRange(20, 60))}
 
 
 def test_a_range_is_reread_after_its_stream_was_dead_for_so_long_each_by_itself() -> None:
-    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=600), fresh=False)
     late = OwedRange("third", 1, 0, 5)
     assert seen(holding, 1000.0, record(OWED)) == {}
     assert seen(holding, 1599.0, record(OWED, late)) == {}
@@ -51,20 +51,20 @@ def test_a_range_is_reread_after_its_stream_was_dead_for_so_long_each_by_itself(
 
 
 def test_only_what_an_answer_has_shown_as_dead_is_reread() -> None:
-    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=0), fresh=False)
     assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
     holding.note({ORDERS: record(OWED)}, ME, 0.0, ())
     assert holding.to_reread({ORDERS: record(OWED)}, ME) == {ORDERS: (OffsetRange(20, 60),)}
 
 
 def test_the_rest_of_a_range_that_was_cut_does_not_wait_again() -> None:
-    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=600), fresh=False)
     seen(holding, 0.0, record(OWED))
     assert seen(holding, 600.0, record(OWED._replace(start=40))) == {ORDERS: (OffsetRange(40, 60),)}
 
 
 def test_a_partition_that_went_away_and_came_back_is_held_from_anew() -> None:
-    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=600), fresh=False)
     seen(holding, 0.0, record(OWED), record(OWED))
     holding.forget({ORDERS})
     assert seen(holding, 600.0, record(OWED), record(OWED)) == {RETURNS: (OffsetRange(20, 60),)}
@@ -72,17 +72,17 @@ def test_a_partition_that_went_away_and_came_back_is_held_from_anew() -> None:
 
 def test_a_stream_that_came_back_and_died_again_between_two_triggers_is_dead_since_its_second_death() -> None:
     """Answers come every few seconds; plans are an hour apart."""
-    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=600), fresh=False)
     for now in range(0, 3600, 10):
         holding.note({ORDERS: record(OWED)}, ME, now, {"gone"} if 120 <= now < 3300 else ())
     assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
     assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
 
 
-NOT_CHOSEN = OutstandingClaims(chosen=False)
+NOT_CHOSEN = HeldClaims(chosen=False)
 
 
-def new_beside_dead_ones(policy: OutstandingClaims) -> HeldRanges:
+def new_beside_dead_ones(policy: HeldClaims) -> HeldRanges:
     """A new query that found two streams' claims before it joined. One of them does not run."""
     holding = HeldRanges(policy, fresh=True)
     live = CommitRecord(stream="live", logged=2, done=1, next=30, open=(OpenRange(5, 30),))
@@ -114,9 +114,9 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
     assert not holding.takes_over, "everything is said"
 
 
-@pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
+@pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (HeldClaims(reread_after_s=0), True)])
 def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
-    policy: OutstandingClaims, fresh: bool, caplog: pytest.LogCaptureFixture
+    policy: HeldClaims, fresh: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     holding = HeldRanges(policy, fresh=fresh)
     holding.note_earlier_claims({ORDERS: record(OWED)})
@@ -161,13 +161,13 @@ def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureF
     ("policy", "fate"),
     [
         (HOLD, "only that stream reads them, when its query restarts on its checkpoint"),
-        (OutstandingClaims(reread_after_s=0), "this query reads them in its next micro-batch"),
-        (OutstandingClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query reads them"),
+        (HeldClaims(reread_after_s=0), "this query reads them in its next micro-batch"),
+        (HeldClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query reads them"),
     ],
     ids=str,
 )
 def test_each_held_range_is_logged_with_what_becomes_of_it(
-    policy: OutstandingClaims, fate: str, caplog: pytest.LogCaptureFixture
+    policy: HeldClaims, fate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()}, ME)
@@ -182,7 +182,7 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))}, ME)
     lowest, above = caplog.messages
     assert lowest.endswith(
-        "(outstandingClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed, "
+        "(heldClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed, "
         "the committed offsets stay there, and finished records above them count as lag: 35 so far"
     )
     assert above.startswith("5 offsets are held back: stream third claimed them in plan 1")
@@ -198,6 +198,6 @@ def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptur
 
 def test_a_range_of_a_stream_that_is_alive_is_not_reread_until_it_is_dead() -> None:
     """Its micro-batch may last for long: a trigger of an hour, or a backlog."""
-    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
+    holding = HeldRanges(HeldClaims(reread_after_s=0), fresh=False)
     assert seen(holding, 0.0, record(OWED), alive={"gone"}) == {}
     assert seen(holding, 1.0, record(OWED), alive={"another"}) == {ORDERS: (OffsetRange(20, 60),)}

@@ -14,7 +14,7 @@ from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
 from spark_groupsource.group.ledger import BLOCKED_AFTER_S, SETTLE_BETWEEN_TRIGGERS_S
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
-from spark_groupsource.handoff.rules import OutstandingClaims
+from spark_groupsource.handoff.rules import HeldClaims
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from tests.support.group_in_memory import GroupInMemory
 
@@ -121,7 +121,7 @@ class TestAPartitionThatIsAskedBack:
         group.commit_fails = BrokerUnavailable("the coordinator is down")
         group.ledger.released(frozenset({ORDERS}))
         assert group.record(ORDERS).open == (OpenRange(7, 9),)
-        assert "claims of finished micro-batches stay open" in caplog.text
+        assert "claims of finished micro-batches stay unconfirmed" in caplog.text
 
     def test_is_no_reason_to_go_on_after_a_commit_without_an_answer(self, group: GroupInMemory) -> None:
         """It may arrive late, and undo the next claim."""
@@ -267,7 +267,7 @@ class TestRangesThatAreHeldForAnotherStream:
         assert self.owed(group) == []
 
     def test_are_read_here_with_reread_and_claimed_in_the_commit_that_takes_them(self) -> None:
-        group = GroupInMemory(outstanding=OutstandingClaims(reread_after_s=0))
+        group = GroupInMemory(held_claims=HeldClaims(reread_after_s=0))
         group.commits[ORDERS] = self.HELD
         group.acquire(ORDERS)
         assert group.ledger.opened().again == {}, "no answer has shown yet that the other stream is dead"
@@ -278,7 +278,7 @@ class TestRangesThatAreHeldForAnotherStream:
 
     def test_are_read_here_only_by_an_answer_to_a_question_after_the_adoption(self) -> None:
         """A stream may have come since an earlier question."""
-        group = GroupInMemory(outstanding=OutstandingClaims(reread_after_s=0))
+        group = GroupInMemory(held_claims=HeldClaims(reread_after_s=0))
         group.commits[ORDERS] = self.HELD
         group.acquire(ORDERS)
         group.ledger.lost(frozenset({ORDERS}))

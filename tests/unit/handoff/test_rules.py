@@ -139,8 +139,8 @@ class TestAPartitionIsAcquired:
         assert "stop one of the two. Nothing is lost or duplicated" in ways[0]
         assert "put the newest checkpoint back" in ways[1]
         assert "empty checkpoint" in ways[2]
-        assert "outstandingClaims=reread reads them (duplicated" in ways[2]
-        assert "outstandingClaims=hold never reads them (missing" in ways[2]
+        assert "heldClaims=reread reads them (duplicated" in ways[2]
+        assert "heldClaims=hold never reads them (missing" in ways[2]
 
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 9"):

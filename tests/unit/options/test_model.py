@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from spark_groupsource.options.model import Options
 from tests.support.options import BASE, parse
 
@@ -59,15 +59,15 @@ def test_how_sparks_source_retries_offsets_has_no_effect() -> None:
 @pytest.mark.parametrize(
     ("given", "chosen"),
     [
-        ({}, OutstandingClaims(chosen=False)),
-        ({"outstandingClaims": "hold"}, HOLD),
-        ({"outstandingclaims": " Reread "}, OutstandingClaims(reread_after_s=0)),
-        ({"outstandingClaims": "reread-after 10m"}, OutstandingClaims(reread_after_s=600)),
+        ({}, HeldClaims(chosen=False)),
+        ({"heldClaims": "hold"}, HOLD),
+        ({"heldclaims": " Reread "}, HeldClaims(reread_after_s=0)),
+        ({"heldClaims": "reread-after 10m"}, HeldClaims(reread_after_s=600)),
     ],
     ids=str,
 )
-def test_claims_of_others_are_held_unless_the_user_says_otherwise(given: dict[str, str], chosen: OutstandingClaims) -> None:
-    assert Options.parse({**BASE, **given}).outstanding() == chosen
+def test_claims_of_others_are_held_unless_the_user_says_otherwise(given: dict[str, str], chosen: HeldClaims) -> None:
+    assert Options.parse({**BASE, **given}).held_claims_choice() == chosen
 
 
 def test_options_cannot_be_changed() -> None:

@@ -65,13 +65,13 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("startingOffsetsByTimestampStrategy = 'earliest'", "error or latest"),
     ),
     "an end that is no end": ({**BASE, "endingOffsets": "earliest"}, ("endingOffsets = 'earliest'", "latest or JSON such as")),
-    "outstanding claims": (
-        {**BASE, "outstandingClaims": "re-read"},
-        ("outstandingClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
+    "held claims": (
+        {**BASE, "heldClaims": "re-read"},
+        ("heldClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
     ),
-    "reread after nothing": ({**BASE, "outstandingClaims": "reread-after"}, ("hold, reread or reread-after with",)),
+    "reread after nothing": ({**BASE, "heldClaims": "reread-after"}, ("hold, reread or reread-after with",)),
     "reread after no time": (
-        {**BASE, "outstandingClaims": "reread-after 0s"},
+        {**BASE, "heldClaims": "reread-after 0s"},
         ("a duration from 1ms is expected",),
     ),
     "not a boolean": ({**BASE, "failOnDataLoss": "no"}, ("failOnDataLoss = 'no'", "true or false")),

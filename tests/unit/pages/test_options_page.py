@@ -119,7 +119,7 @@ def example(row: Row) -> str:
         "startingOffsets": "earliest",
         "startingOffsetsByTimestamp": '{"orders":{"0":1}}',
         "endingOffsetsByTimestamp": '{"orders":{"0":1}}',
-        "outstandingClaims": "hold",
+        "heldClaims": "hold",
         "subscribe": "orders",
         "subscribePattern": "orders",
     }

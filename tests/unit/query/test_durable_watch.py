@@ -304,7 +304,7 @@ def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
         run.watch._wake()
         until(lambda: caplog.messages, "a warning")
     (warning,) = caplog.messages
-    assert "stayed open for 20 s, until the next trigger" in warning
+    assert "stayed unconfirmed for 20 s, until the next trigger" in warning
     assert "register(spark)" in warning
     assert "checkpointLocation" in warning
 

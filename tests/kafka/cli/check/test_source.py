@@ -128,7 +128,7 @@ def test_claims_and_commits_beyond_the_log_are_reported_with_what_follows(
     assert f"{name}-1" in checked.errors[0][2]
     assert f"{name}-0 [2, 4) of stream beta" in checked.of("claims")[0][2]
     assert "does not read them, and continues" in checked.of("claims")[0][2]
-    held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", outstandingClaims="reread"))
+    held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", heldClaims="reread"))
     assert held.exit_code == 0
     assert held.level("data loss") == held.level("claims") == "warning"
     assert "reads them; records may be duplicated" in held.of("claims")[0][2]

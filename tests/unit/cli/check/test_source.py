@@ -294,9 +294,9 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "others" not in claims(None).text
     left = "does not read them, and continues; only that stream's query does, when it restarts"
     assert left in claims(None).text
-    assert left in claims(None, outstandingClaims="hold").text
-    assert "reads them; records may be duplicated" in claims(None, outstandingClaims="reread").text
-    assert "reads them after 600 s; records may be duplicated" in claims(None, outstandingClaims="reread-after 10m").text
+    assert left in claims(None, heldClaims="hold").text
+    assert "reads them; records may be duplicated" in claims(None, heldClaims="reread").text
+    assert "reads them after 600 s; records may be duplicated" in claims(None, heldClaims="reread-after 10m").text
 
 
 def test_what_is_in_flight_while_a_classic_group_rebalances_is_its_members_own() -> None:

@@ -74,7 +74,7 @@ def test_a_range_of_a_dead_query_is_reread_at_once_beside_what_is_new_and_its_st
     filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
     name = filled()
-    a, b = query(name), query(name, outstandingClaims="reread")
+    a, b = query(name), query(name, heldClaims="reread")
     dead_with_a_claim(a)
     produce(name, [(None, b"y")] * 5)
     until(b.plan, "something to read")
@@ -95,7 +95,7 @@ def test_the_tasks_of_a_replay_keep_their_ranges_and_numbers_when_another_stream
     filled: Filled, query: MakeQuery
 ) -> None:
     name = filled(partitions=6)
-    a, b, c = query(name), query(name, outstandingClaims="reread"), query(name, outstandingClaims="hold")
+    a, b, c = query(name), query(name, heldClaims="reread"), query(name, heldClaims="hold")
     assert a.plan()
     first = tasks(a)
     assert [len(task) for task in first] == [2, 2, 1, 1]
@@ -121,7 +121,7 @@ def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a
     filled: Filled, query: MakeQuery
 ) -> None:
     name = filled()
-    a, b, c = query(name), query(name, outstandingClaims="reread"), query(name, outstandingClaims="reread")
+    a, b, c = query(name), query(name, heldClaims="reread"), query(name, heldClaims="reread")
     dead_with_a_claim(a)
     assert b.run_batch() == {0: (0, 10)}
     b.done = b.cycle.first()
@@ -139,7 +139,7 @@ def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_
     more = {"kafka.group.protocol": protocol}
     classic = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
     theirs = {"group.protocol": "consumer"} if protocol == "consumer" else classic
-    a, b = query(name, **more), query(name, outstandingClaims="reread", **more)
+    a, b = query(name, **more), query(name, heldClaims="reread", **more)
     dead_with_a_claim(a)
     with plain_member(cluster, f"group-of-{name}", name, theirs) as plain:
         until(lambda: plain.owned == 2, "both partitions")
@@ -170,7 +170,7 @@ def test_a_query_is_not_called_new_when_it_was_told_to_hold_claims_or_has_a_chec
     filled: Filled, query: MakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = filled()
-    a, holding = query(name), query(name, outstandingClaims="hold")
+    a, holding = query(name), query(name, heldClaims="hold")
     dead_with_a_claim(a)
     holding.until_planning(1)
     assert not holding.plan()

@@ -35,6 +35,7 @@ from spark_groupsource.handoff.rules import (
     claim,
     claimable,
     confirm,
+    has_claims,
     owed_to_others,
     refuse_behind,
     settle,
@@ -128,6 +129,8 @@ class Ledger:
         """Partitions with a range in the newest plan, owned ever since, and not claimed yet."""
         self._blocked_at: float | None = None
         """Since when a claim has waited for another member to adopt a partition."""
+        self.may_be_claimed = False
+        """Whether the group may have claims of this stream that none of its records shows as done. Any thread may read it."""
         self._invisible = -1
         """The newest plan of which it was logged that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
@@ -157,6 +160,8 @@ class Ledger:
         self._held_ranges.note_earlier_claims(commits)
         refuse_behind(self._stream, commits)
         self._confirmed_plans.note(commits)
+        unknown = self._stream.ranges.keys() - commits.keys()  # of topics that the query no longer subscribes to
+        self.may_be_claimed = bool(unknown) or any(has_claims(commit, self._stream.name) for commit in commits.values())
 
     # Called by the member (member.RecordKeeper).
 
@@ -195,7 +200,8 @@ class Ledger:
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Forget the partitions."""
         for partition in partitions:
-            self._records.pop(partition, None)
+            record = self._records.pop(partition, None)
+            self.may_be_claimed |= record is not None and has_claims(record, self._stream.name)
         self._adopting.forget(partitions)
         self._held_ranges.forget(partitions)
         # Another member may own them by now, and read what was planned here: a claim of this plan would read it once more.
@@ -456,7 +462,7 @@ class Ledger:
     def _warn_if_invisible(self) -> None:
         """Log once of a finished plan that no record of this stream can show it to those who may hold ranges for it."""
         plan = self._stream.durable
-        if self._records or not _not_empty(self._stream.ranges):
+        if self._records or not self.may_be_claimed or not _not_empty(self._stream.ranges):
             return
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
@@ -489,6 +495,8 @@ class Ledger:
     def _note_written(self, records: Records) -> None:
         """Note the records that the group has now."""
         self._records |= records
+        # From such a record others learn that they may drop what they hold for this stream.
+        self.may_be_claimed &= all(record.done < self._stream.logged for record in records.values())
         self._adopting.adopted(records.keys())
         self._publish()
 

@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
+from tests.support.consumers import plain_member
 from tests.support.queries import Pipeline, Queries, needs_admission_control
 from tests.support.sinks import written
 from tests.support.spark_process import running
@@ -96,7 +98,7 @@ def is_asked_to_stop(query: Pipeline) -> bool:
     """Return whether the source of a query with micro-batches is asked to plan nothing new."""
     newest = max((query.folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     (stream,) = plans(source_lines(newest.read_text()).values())
-    return DriverReports(driver_process()).is_asked_to_stop(stream)
+    return DriverReports(driver_process()).asked_to_stop(stream) is not None
 
 
 def send_when_handled(number: signal.Signals, after: Callable[[], object]) -> threading.Thread:
@@ -215,6 +217,74 @@ def test_a_run_that_ends_before_it_has_joined_has_confirmed_nothing(
         assert not stop_gracefully(query.running, timeout_s=0.5)
     (warning,) = warnings(caplog)
     assert ("has not confirmed its last micro-batch" if finished else f"{backlog}-0 [0, 10)") in warning
+
+
+EAGER = {"kafka.partition.assignment.strategy": "range"}
+"""With it a member that joins has to wait until all others have let go of their partitions."""
+
+
+@contextmanager
+def slow_group(cluster: Cluster, topic: str) -> Iterator[None]:
+    """A member of the topic's group that lets nobody else in."""
+    settings = {"partition.assignment.strategy": "range", "heartbeat.interval.ms": "300"}
+    with plain_member(cluster, f"group-of-{topic}", topic, settings, lets_go_after_s=200) as member:
+        until(lambda: member.owned == 4, "the member has all partitions")
+        yield
+
+
+def is_joining(cluster: Cluster, topic: str) -> bool:
+    """Return whether a rebalance of the topic's group waits for a member."""
+    view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{topic}")
+    return "rebalanc" in view.state.lower()
+
+
+def test_a_new_query_that_waits_to_join_is_stopped_at_once_and_has_claimed_nothing(
+    queries: Queries, backlog: str, cluster: Cluster, left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    with slow_group(cluster, backlog):
+        query = queries("a", backlog, **EACH, **EAGER).start()
+        until(lambda: is_joining(cluster, backlog), "it waits to join")
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            assert patiently(stop_gracefully, query)
+        assert time.monotonic() - began < 60
+    assert warnings(caplog) == []
+    until(lambda: left(backlog) == (0, 0), "all have left")
+    assert micro_batches(query) == (0, 0)
+    query.options = {**query.options, "maxOffsetsPerTrigger": str(RECORDS)}
+    assert len(query.run()) == RECORDS
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["nothing claimed", "claimed"])
+def test_a_restarted_query_that_waits_to_join_says_whether_its_earlier_run_has_left_something_claimed(
+    queries: Queries, backlog: str, cluster: Cluster, left: Left, caplog: pytest.LogCaptureFixture, crashed: bool
+) -> None:
+    is_in_it = threading.Event()
+
+    def fail(_: DataFrame, __: int) -> None:
+        is_in_it.set()
+        if crashed:
+            raise ValueError("out of paper")
+
+    query = queries("a", backlog, **EACH, **EAGER).start(foreach_batch=fail)
+    assert is_in_it.wait(180)
+    if crashed:
+        until(lambda: not query.running.isActive, "it has failed")
+    else:
+        assert patiently(stop_gracefully, query)
+    until(lambda: left(backlog)[1] == 0, "it has left")
+    with slow_group(cluster, backlog):
+        query.start(foreach_batch=lambda _, __: None)
+        until(lambda: is_joining(cluster, backlog), "it waits to join")
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            if crashed:
+                assert not stop_gracefully(query.running, timeout_s=1)
+            else:
+                assert patiently(stop_gracefully, query)
+        assert time.monotonic() - began < 60
+        assert left(backlog)[0] == (4 if crashed else 0)
+    assert [f"{backlog}-0 [0, 10)" in warning for warning in warnings(caplog)] == [True] * crashed
 
 
 def test_a_query_that_has_not_read_its_checkpoint_does_not_say_that_nothing_is_claimed(

@@ -235,8 +235,6 @@ class Ledger:
         if not self._closing.due:
             return
         try:
-            # What an earlier release left open is owed to this stream itself. It is as done as what is open.
-            self._but_for_deleted(lambda: self._write(self._settled({self._stream.name: self._stream.durable})))
             self._but_for_deleted(self.confirm)
         except CommitOutcomeUnknown:
             raise
@@ -476,7 +474,9 @@ class Ledger:
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
         """Return the records of these partitions with durable plans closed; only those that change."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
-        return _changed(owned, lambda record: confirm(record, self._stream))
+        # What an earlier release left open is owed to this stream itself. It is as done as what is open.
+        done = {self._stream.name: self._stream.durable}
+        return _changed(owned, lambda record: settle(confirm(record, self._stream), done))
 
     def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
         """Return the records without the owed ranges of these plans; only those that change."""

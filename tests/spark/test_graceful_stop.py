@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from spark_groupsource.spark.durable_listener import driver_process
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
 from tests.support.consumers import plain_member
+from tests.support.page_programs import blocks, replaced
+from tests.support.producing import producing
 from tests.support.queries import Pipeline, Queries, needs_admission_control
 from tests.support.sinks import written
 from tests.support.spark_process import running
@@ -403,14 +405,12 @@ class TestAwaitTermination:
         self, queries: Queries, backlog: str, left: Left, number: signal.Signals
     ) -> None:
         before = signal.getsignal(number)
-        # Two groups: in one, the query that leaves first has the other's last commit wait for a rebalance.
-        in_another = {"kafka.group.id": f"group-of-another-{backlog}"}
-        both = [queries("a", backlog, **EACH).start(), queries("b", backlog, **EACH, **in_another).start()]
+        both = [queries(name, backlog, **EACH).start() for name in "ab"]
         until(lambda: all(has_finished(query, 1)() for query in both), "a micro-batch of each")
         sent = send_when_handled(number, lambda: None)
         assert patiently(await_termination, *both)
         sent.join()
-        assert left(backlog) == left(f"another-{backlog}") == (0, 0)
+        assert left(backlog) == (0, 0)
         assert signal.getsignal(number) is before
         assert all(planned == finished for planned, finished in map(micro_batches, both))
 
@@ -550,3 +550,46 @@ def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_
     else:
         rows = sorted(map(place, read_committed(cluster, target)))
     assert rows == [(partition, offset) for partition in range(4) for offset in range(RECORDS * ROUNDS // 8)]
+
+
+def test_two_of_the_programs_of_the_readme_get_ctrl_c_in_a_micro_batch_and_nothing_stays_claimed(
+    topic: MakeTopic, cluster: Cluster, left: Left, tmp_path: Path
+) -> None:
+    """At the same time, as somebody does who closes all terminals."""
+    name = topic(partitions=4)
+    (code,) = blocks("README.md", "python")
+    ours = {
+        "localhost:9092": cluster.bootstrap_servers,
+        '"billing"': f'"group-of-{name}"',
+        '"subscribe", "orders"': f'"subscribe", "{name}"',
+    }
+    (tmp_path / "pipeline.py").write_text(replaced(code, ours))
+
+    def is_in_a_micro_batch(which: str) -> bool:
+        offsets, commits = (
+            {path.name for path in (tmp_path / "checkpoints" / which / log).glob("[0-9]*")} for log in ("offsets", "commits")
+        )
+        return bool(commits) and max(map(int, commits)) > 0 and bool(offsets - commits)
+
+    with producing(cluster, name, per_second=2000):
+        for number in range(ROUNDS):
+            with ExitStack() as programs:
+                both = [
+                    programs.enter_context(
+                        running(which, tmp_path, ["sh", "-c", f"exec {sys.executable} pipeline.py {which} > {which}.out"])
+                    )
+                    for which in ("first", "second")
+                ]
+                pids = [program._pid() for program in both]
+                until(
+                    lambda: any(program.ended for program in both) or all(map(is_in_a_micro_batch, ("first", "second"))),  # noqa: B023
+                    "both have partitions, and are in a micro-batch",
+                    timeout_s=600,  # two Sparks start
+                )
+                began = time.monotonic()
+                for pid in pids:
+                    os.killpg(pid, signal.SIGINT)
+                for program in both:
+                    assert "may stay claimed" not in program.finish()
+                print(f"round {number}: both have ended within {time.monotonic() - began:.1f} s")
+            assert left(name) == (0, 0)

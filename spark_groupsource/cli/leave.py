@@ -95,7 +95,8 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
         raise TopicNotFound(f"The group {view.group} has committed no offset. Check its name (--group).")
     if missing := sorted(topics - known):
         raise TopicNotFound(
-            f"The group {view.group} has committed no offset in {', '.join(missing)} (--topic). It has in {listed(sorted(known))}."
+            f"The group {view.group} has committed no offset in {', '.join(missing)} (--topic). "
+            f"It has in {listed(sorted(known))}."
         )
     _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})
     existing = {partition for topic in topics or known for partition in admin.partitions_of(topic)}

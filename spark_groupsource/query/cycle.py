@@ -139,7 +139,8 @@ class Cycle:
             self.session,
             stream,
             topics_exist=self._topics_exist,
-            is_stopping=lambda: self._is_stopping(stream.name),
+            # Without a partition it cannot show what it has finished.
+            is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read

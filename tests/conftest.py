@@ -57,6 +57,8 @@ LONGER_S = {
     "tests/spark/test_copy_topic.py": 600,
     "tests/spark/test_pipelines.py": 600,
     # The limits of their own steps add up to more.
+    "tests/spark/test_graceful_stop.py": 900,
+    "tests/spark/test_changes.py": 600,
     "tests/spark/test_found_source.py": 900,
     "tests/spark/test_connect.py": 900,
     "tests/spark/test_registry.py": 900,

@@ -201,9 +201,9 @@ def refuse_active(view: GroupView) -> None:
     if view.members:
         names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
         raise GroupActive(
-            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), and "
-            "only members may commit. Stop the queries and other consumers of the group. A member that crashed, or a static "
-            "member, stays until its session ends. `groupkafka describe` shows the members."
+            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}): its "
+            "offsets still change, and brokers take them from members only. Stop the queries and other consumers of the group. A "
+            "member that crashed, or a static member, stays until its session ends. `groupkafka describe` shows the members."
         )
 
 

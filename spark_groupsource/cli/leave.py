@@ -21,7 +21,7 @@ from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.errors import OffsetError, OffsetsInTheWay, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import changed
-from spark_groupsource.partition import TopicPartition, by_topic
+from spark_groupsource.partition import TopicPartition, by_topic, listed
 
 EARLIEST = -2
 """The start of a partition's log, in the JSON of Spark's own source."""
@@ -82,7 +82,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     Raises:
         GroupActive: The group has members.
         OffsetsInTheWay: The group belongs to a sink, or a range is or may be claimed.
-        TopicNotFound: The group has committed nothing in one of `topics`, or the topic does not exist.
+        TopicNotFound: The group has committed nothing, or nothing in one of `topics`, or a topic does not exist.
         OffsetError: An offset is beyond the end of its log, or of another topic with this name.
         BrokerError: As `GroupAdmin` does.
     """
@@ -91,8 +91,13 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     _refuse_claims(view, topics)
     committed = {found.partition: found.committed for found in view.partitions if found.committed is not None}
     known = {partition.topic for partition in committed}
-    if missing := sorted(topics - known) or ([] if known else ["any topic"]):
-        raise TopicNotFound(f"The group {view.group} has committed no offset in {', '.join(missing)}. Check the names.")
+    if not known:
+        raise TopicNotFound(f"The group {view.group} has committed no offset. Check its name (--group).")
+    if missing := sorted(topics - known):
+        raise TopicNotFound(
+            f"The group {view.group} has committed no offset in {', '.join(missing)} (--topic). "
+            f"It has in {listed(sorted(known))}."
+        )
     _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})
     existing = {partition for topic in topics or known for partition in admin.partitions_of(topic)}
     return Leaving(

@@ -35,6 +35,7 @@ from spark_groupsource.handoff.rules import (
     claim,
     claimable,
     confirm,
+    has_claims,
     owed_to_others,
     refuse_behind,
     settle,
@@ -128,6 +129,8 @@ class Ledger:
         """Partitions with a range in the newest plan that is not claimed yet, and owned since it was made."""
         self._blocked_at: float | None = None
         """When a claim began to wait for another member to adopt a partition."""
+        self.may_be_claimed = False
+        """Whether the group may have claims of this stream that none of its records shows as done. Any thread may read it."""
         self._invisible = -1
         """The newest plan for which a warning was logged that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
@@ -157,6 +160,8 @@ class Ledger:
         self._held_ranges.note_earlier_claims(commits)
         refuse_behind(self._stream, commits)
         self._confirmed_plans.note(commits)
+        unknown = self._stream.ranges.keys() - commits.keys()  # of topics that the query no longer subscribes to
+        self.may_be_claimed = bool(unknown) or any(has_claims(commit, self._stream.name) for commit in commits.values())
 
     # Called by the member (member.RecordKeeper).
 
@@ -195,7 +200,8 @@ class Ledger:
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Forget the partitions."""
         for partition in partitions:
-            self._records.pop(partition, None)
+            record = self._records.pop(partition, None)
+            self.may_be_claimed |= record is not None and has_claims(record, self._stream.name)
         self._adopting.forget(partitions)
         self._held_ranges.forget(partitions)
         # Another member may own them by now, and read the ranges planned here. If this plan claimed them, both would read them.
@@ -230,8 +236,6 @@ class Ledger:
         if not self._closing.due:
             return
         try:
-            # Ranges that an earlier release left open are owed to this stream itself, and are just as done as its open ranges.
-            self._but_for_deleted(lambda: self._write(self._settled({self._stream.name: self._stream.durable})))
             self._but_for_deleted(self.confirm)
         except CommitOutcomeUnknown:
             raise
@@ -459,7 +463,7 @@ class Ledger:
     def _warn_if_invisible(self) -> None:
         """Warn once if a plan is finished, but this stream owns no record that could show that to holders of its ranges."""
         plan = self._stream.durable
-        if self._records or not _not_empty(self._stream.ranges):
+        if self._records or not self.may_be_claimed or not _not_empty(self._stream.ranges):
             return
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
@@ -473,7 +477,9 @@ class Ledger:
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
         """Return the records of these partitions that change when durable plans are closed."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
-        return _changed(owned, lambda record: confirm(record, self._stream))
+        # Ranges that an earlier release left open are owed to this stream itself, and are just as done as its open ranges.
+        done = {self._stream.name: self._stream.durable}
+        return _changed(owned, lambda record: settle(confirm(record, self._stream), done))
 
     def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
         """Return the records that change when the owed ranges of these plans are dropped."""
@@ -492,6 +498,8 @@ class Ledger:
     def _note_written(self, records: Records) -> None:
         """Note the records that the group has accepted."""
         self._records |= records
+        # From such a record others learn that they may drop what they hold for this stream.
+        self.may_be_claimed &= all(record.done < self._stream.logged for record in records.values())
         self._adopting.adopted(records.keys())
         self._publish()
 

@@ -4,6 +4,7 @@
     adopt                       the record to write when the group assigns a partition
     claim                       which ranges of a logged plan this stream reads
     confirm                     closes the open ranges of a durable plan
+    has_claims                  whether a range is claimed for a stream
     settle                      drops owed ranges that their stream has confirmed
     owed_to_others, claimable   ranges that this stream may take over from another one
     cut_back, skip_to, start_over   where a partition continues after records were lost
@@ -390,6 +391,13 @@ def start_over(record: CommitRecord, start: int, topic_id: str | None) -> Commit
     """Return the record for a topic that was deleted and created again. Claims on the earlier topic are dropped."""
     forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id, "epoch": None}
     return record.model_copy(update=forgotten)
+
+
+def has_claims(commit: GroupCommit, stream: str) -> bool:
+    """Return whether a range is claimed for this stream in what the group has committed for a partition."""
+    if not isinstance(commit, CommitRecord):
+        return False
+    return (commit.stream == stream and bool(commit.open)) or any(entry.stream == stream for entry in commit.owed)
 
 
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:

@@ -62,6 +62,7 @@ class Cycle:
         self._options = options
         self._clock = clock
         self._observer = observer
+        self._reports = DriverReports(os.getppid())  # this process is a child of the driver's JVM
         self._topics = Topics(
             options.client_settings(),
             options,
@@ -72,7 +73,7 @@ class Cycle:
         self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
         self.session = Session(
-            Joining(options, self._topics, topic_ids, self._starting_offsets, observer=observer),
+            Joining(options, self._topics, topic_ids, self._starting_offsets, is_stopping=self._is_stopping, observer=observer),
             self._watch,
             patience_s=options.assignment_timeout_ms / 1000,
             fail_on_data_loss=options.fail_on_data_loss,
@@ -83,7 +84,6 @@ class Cycle:
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
-        self._reports = DriverReports(os.getppid())  # this process is a child of the driver's JVM
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self.session.report_durable,
@@ -139,14 +139,15 @@ class Cycle:
             self.session,
             stream,
             topics_exist=self._topics_exist,
-            is_stopping=lambda: self._reports.is_asked_to_stop(stream.name),
+            # Without a partition it cannot show what it has finished.
+            is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
             # would end and leave its records to the next run.
             assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
-            if self._reports.is_asked_to_stop(stream.name):
+            if self._is_stopping(stream.name):
                 self.session.step(Ledger.confirm)
                 return None
             planned = self._plan(stream, start, limited=limited)
@@ -305,13 +306,12 @@ class Cycle:
         """
         self.session.ending = True
         # Before it takes time to leave: a later request is for the next run of this checkpoint.
-        is_asked = self._stream_name is not None and self._reports.is_asked_to_stop(self._stream_name)
+        request = None if self._stream_name is None else self._reports.asked_to_stop(self._stream_name)
         # Before it leaves: claims that are open then stay open until the query is started again.
         all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
         self.session.leave()
-        # A run that has not joined has confirmed nothing, not even what an earlier run had finished.
-        if is_asked and all_closed and self.session.has_joined:
-            self._reports.end_stop(cast(str, self._stream_name))  # the driver's program waits for it
+        if request is not None and all_closed and self.session.leaves_nothing_claimed:
+            self._reports.answer_stop(cast(str, self._stream_name), request)  # the driver's program waits for it
 
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
@@ -332,6 +332,9 @@ class Cycle:
         if self._planned_at is None or self._watch.target is not None:
             return False
         return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms
+
+    def _is_stopping(self, stream: str) -> bool:
+        return self._reports.asked_to_stop(stream) is not None
 
     def _topics_exist(self) -> bool:
         return bool(self._topics.partitions(skip_missing=True))

@@ -46,6 +46,10 @@ FIRST_READ_S = 5.0
 WAS_READ_EVERY_S = 0.02
 """How often a thread that waits for the next read asks whether there was one. It may be a signal handler, so nothing wakes it."""
 
+CLOSED_S = 20.0
+"""How long a run that is stopped tries to close the claims of a plan that is durable. A commit waits while another member has to
+rejoin the group, as when queries of one group are stopped together."""
+
 UNREPORTED_S = 10.0
 """A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
 
@@ -213,9 +217,12 @@ class DurableWatch:
     # Called on any thread, and in a signal handler.
 
     def conclude(self, wait_s: float) -> bool:
-        """Read both places once more, and wait until what is found is closed, for `wait_s` seconds at most.
+        """Read both places once more, and wait until what is found is closed.
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
+
+        Args:
+            wait_s: for how many seconds it looks. What it finds then is closed, however long the brokers take: up to CLOSED_S.
 
         Returns:
             Whether the newest plan's claims are closed.
@@ -229,8 +236,9 @@ class DurableWatch:
             return False
         self._stopping = True
         self._wake()
-        for _ in Deadline(wait_s, clock=self._clock).attempts(WAS_READ_EVERY_S):
-            if self._closed(claim.plan) or self._not_durable is claim:
+        deadline = Deadline(wait_s, clock=self._clock)
+        for _ in Deadline(CLOSED_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
+            if self._closed(claim.plan) or self._not_durable is claim or (deadline.over and self._found is not claim):
                 break
         return self._closed(claim.plan)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from confluent_kafka import KafkaError
@@ -49,6 +50,9 @@ FIRST_FETCH_TIMEOUT_S = 5.0
 """Time limit of one request for the group's commits before this member joins, instead of FETCH_TIMEOUT_S. It is repeated, and a
 signal to stop is served in between."""
 
+STOPPING_EVERY_S = 0.2
+"""How often a run that waits to join looks whether the query is being stopped."""
+
 JOIN_AGAIN_S = 1.0
 """Between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
 
@@ -63,6 +67,7 @@ class Joining:
         topic_ids: TopicIds,
         starting_offsets: StartingOffsets,
         *,
+        is_stopping: Callable[[str], bool],
         observer: Observer,
     ) -> None:
         """Prepare to join. Nothing is sent yet.
@@ -72,12 +77,14 @@ class Joining:
             topics: the subscribed topics.
             topic_ids: their ids.
             starting_offsets: where partitions without a commit start.
+            is_stopping: whether the query of a stream is being stopped, so that it will plan nothing.
             observer: receives what the member and its ledger report.
         """
         self._options = options
         self._topics = topics
         self._topic_ids = topic_ids
         self._starting_offsets = starting_offsets
+        self._is_stopping = is_stopping
         self._observer = observer
         self._member: Member | None = None
         self._has_joined = False
@@ -85,6 +92,8 @@ class Joining:
 
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
         """Join the group, and return once there is something to plan with: a member, and the records of its partitions.
+
+        A query that is being stopped, and that has nothing to confirm or to run again, gets a member that has not joined yet.
 
         Args:
             stream: what the checkpoint says.
@@ -181,7 +190,7 @@ class Joining:
         if options.group_protocol == "consumer":
             watch(member, options.group_id, GroupAdminProcess(client_settings))
         try:
-            self._wait_assigned(member, ledger, deadline)
+            self._wait_assigned(member, ledger, deadline, stream)
         except MembershipError:
             member.close()
             raise
@@ -202,8 +211,11 @@ class Joining:
     def _subscribed(self) -> list[TopicPartition]:
         return self._topics.partitions(skip_missing=True)
 
-    def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline) -> None:
-        if member.wait_joined(deadline.left):
+    def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline, stream: Stream) -> None:
+        while not (joined := member.wait_joined(min(STOPPING_EVERY_S, deadline.left))) and not deadline.over:
+            if stream.durable == stream.logged and not ledger.may_be_claimed and self._is_stopping(stream.name):
+                return
+        if joined:
             self._has_joined = True
             for _ in deadline.attempts(first_s=JOIN_INTERVAL_S):
                 if member.call(ledger.ready):

@@ -120,6 +120,11 @@ class Session:
         """Return whether the claims of a plan were closed because it was reported as durable."""
         return self.has_joined and self.ledger.closed >= plan
 
+    @property
+    def leaves_nothing_claimed(self) -> bool:
+        """Whether the group shows all claims of earlier plans as done. A run that has not joined does not know that."""
+        return self.has_joined and not self.ledger.may_be_claimed
+
     def is_draining(self) -> bool:
         """Return whether the group has asked for partitions back that are still to be confirmed."""
         return bool(self.assignment.draining)

@@ -5,16 +5,18 @@ Spark posts the progress of a micro-batch when its commit log has the micro-batc
 that process, looks at the file. It believes one thing of it: which plan of that stream is durable. The file is in a folder that
 only this user may enter, and is always replaced whole.
 
-A second file, which is empty, asks the runner to plan nothing new (spark/graceful_stop.py). The runner removes it when it has
-left the group with nothing claimed, if it was there when it began to leave; and before its first plan: then it is of an earlier
-run.
+A second file asks the runner to plan nothing new (spark/graceful_stop.py). Its text is the request's own. A runner that was asked
+before it began to leave renames the file when it has left the group with nothing claimed, unless that is another request by then,
+for the next run. Before its first plan a runner removes the file, which may be of a run that was killed.
 
 Another driver's reports are not looked at: a copy of the checkpoint has the same stream, and plans of its own.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +28,9 @@ _LONGEST = 200
 
 _STOP = ".stop"
 """The end of a request's name. No stream's name has a dot."""
+
+_LEFT = ".left"
+"""The end of an answer's name."""
 
 
 class DriverReports:
@@ -78,24 +83,41 @@ class DriverReports:
         """Remove the stream's report, if there is one: what it says is of an earlier plan."""
         self._remove(stream)
 
-    def ask_to_stop(self, stream: str) -> None:
-        """Ask the runner to plan nothing new.
+    def ask_to_stop(self, stream: str) -> bytes:
+        """Ask the runner to plan nothing new, and return the request, which differs from all others.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be written to.
         """
-        self._folder.replace(self._name(stream) + _STOP, "")
+        request = secrets.token_hex(8)
+        self._folder.replace(self._name(stream) + _STOP, request)
+        return request.encode()
 
-    def is_asked_to_stop(self, stream: str) -> bool:
-        """Return whether the driver's program asks to plan nothing new. A folder that cannot be read asks for nothing."""
-        try:
-            return self._folder.content(self._name(stream) + _STOP, 0) is not None
-        except ReportsUnavailable:
-            return False
+    def asked_to_stop(self, stream: str) -> bytes | None:
+        """Return the request to plan nothing new, if there is one. A folder that cannot be read has none."""
+        return self._request(stream, _STOP)
+
+    def answer_stop(self, stream: str, request: bytes) -> None:
+        """Answer a request, unless there is another one by now: nothing stays claimed. Safe in a signal handler."""
+        if self._request(stream, _STOP) == request:
+            with suppress(OSError, ReportsUnavailable):
+                name = self._name(stream)
+                os.replace(self.folder / (name + _STOP), self.folder / (name + _LEFT))
+
+    def is_answered(self, stream: str, request: bytes) -> bool:
+        """Return whether the runner has answered this request."""
+        return self._request(stream, _LEFT) == request
 
     def end_stop(self, stream: str) -> None:
-        """Remove the request to plan nothing new, if there is one. Safe in a signal handler."""
+        """Remove the request to plan nothing new, and the answer, if there are any."""
         self._remove(stream, _STOP)
+        self._remove(stream, _LEFT)
+
+    def _request(self, stream: str, end: str) -> bytes | None:
+        try:
+            return self._folder.content(self._name(stream) + end, _LONGEST)
+        except ReportsUnavailable:
+            return None
 
     def _remove(self, stream: str, end: str = "") -> None:
         with suppress(OSError, ReportsUnavailable):

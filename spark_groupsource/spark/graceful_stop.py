@@ -5,8 +5,7 @@ Spark itself only interrupts a query. Here the source plans nothing new, so the 
 1. A file asks the source's process for that (reports/driver_reports.py). It is named after the stream, whose name is in the
    query's offsets.
 2. Spark finishes its micro-batch. That is reported to the source, with or without a listener.
-3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and removes the
-   file.
+3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and answers.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ TIMEOUT_S = 20.0
 """How long the running micro-batches may take. Kubernetes kills a pod 30 s after SIGTERM."""
 
 LEFT_WITHIN_S = AT_STOP_S + 1.0
-"""How long the sources may then take to confirm what they have claimed, and to leave the group."""
+"""How much longer than `timeout_s` the sources may take to confirm what they have claimed, and to leave the group."""
 
 LOOK_EVERY_S = 0.1
 """Seconds between two looks at the queries."""
@@ -54,8 +53,8 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
 
     Args:
         query: a query that this program has started.
-        timeout_s: seconds that the running micro-batch may take. Then it is interrupted, as by `query.stop()`. In both cases the
-            source may take 6 s more to leave the group.
+        timeout_s: seconds that the running micro-batch may take. Then it is interrupted, as by `query.stop()`. What is left of
+            this time, and 6 s more, is for the source to leave the group.
 
     Returns:
         Whether nothing stays claimed. Otherwise a warning says what does, and the query's next start reads it first.
@@ -156,13 +155,15 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
             reports = DriverReports(driver_process())
             stops += [_Stop(query, reports, end) for query in queries]
             running = stops
-            for _ in Deadline(timeout_s).attempts(LOOK_EVERY_S):
+            deadline = Deadline(timeout_s)
+            for _ in deadline.attempts(LOOK_EVERY_S):
                 running = [stop for stop in running if not stop.is_over()]
                 if not running or hurried():
                     break
         for stop in stops:
             stop.report_finished()  # a micro-batch may have ended between the last look and the interruption
-        for _ in Deadline(LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
+        # A rebalance, as when another query of the group leaves, may delay the source's last commit.
+        for _ in Deadline(deadline.left + LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
             if hurried() or not any(stop.unanswered() for stop in stops):
                 break
         return not [stop for stop in stops if stop.warn_of_claims()] and not hanging
@@ -202,7 +203,8 @@ class _Stop:
         self._reports = reports
         self._end = end
         self._execution = query._jsq.streamingQuery()
-        self._asked: set[str] = set()
+        self._asked: dict[str, bytes] = {}
+        """The newest request to the source of each stream."""
         self._batch: int | None = None
         """The newest micro-batch that was finished when the source was asked."""
         self._ended_by_itself = False
@@ -211,14 +213,17 @@ class _Stop:
         """Ask the source to plan nothing new; stop the query if it is between two micro-batches, and return whether it is."""
         if self._has_ended():
             return True
-        # Each time: an earlier run of this checkpoint, which is still leaving the group, may have removed the file.
+        if self._is_new():  # nothing is claimed before the first micro-batch is in the offset log
+            self._end(self._query)
+            return True
+        # Each time: this run removes what it finds when it begins to plan.
         streams = self._offsets("availableOffsets").keys()
-        new = [stream for stream in streams if not self._reports.is_asked_to_stop(stream)]
-        self._asked |= streams
+        new = [stream for stream in streams if self._reports.asked_to_stop(stream) != self._asked.get(stream, b"")]
         for stream in new:
-            self._reports.ask_to_stop(stream)
+            self._asked[stream] = self._reports.ask_to_stop(stream)
         if self._has_ended():
-            for stream in new:  # nobody is left to remove it
+            for stream in new:  # nobody is left to answer
+                del self._asked[stream]
                 self._reports.end_stop(stream)
             return True
         self.report_finished()
@@ -232,6 +237,15 @@ class _Stop:
         message = self._query.status["message"]
         self._ended_by_itself = not self._query.isActive or message.startswith(("Stopped", "Terminated"))
         return self._ended_by_itself
+
+    def _is_new(self) -> bool:
+        """Whether no run of the query has planned a micro-batch yet."""
+        if self._lines("availableOffsets"):
+            return False
+        try:
+            return bool(self._execution.offsetLog().getLatest().isEmpty())
+        except Exception:  # noqa: BLE001 -- its file system may raise anything, and then the query says it
+            return False
 
     def _is_between(self) -> bool:
         """Whether the query is between two micro-batches, and none with this source's records can begin."""
@@ -255,14 +269,16 @@ class _Stop:
 
     def unanswered(self) -> list[str]:
         """Return the streams whose source has not left the group yet, or has left with something claimed."""
-        return [stream for stream in self._asked if self._reports.is_asked_to_stop(stream)]
+        return [stream for stream, request in self._asked.items() if not self._reports.is_answered(stream, request)]
 
     def warn_of_claims(self) -> bool:
         """Warn of what may stay claimed, and return whether there is anything."""
+        if self._is_new():
+            return False
         if not self._lines("availableOffsets"):
             log.warning(
                 "query %s was stopped before it had read its checkpoint. What an earlier run has claimed stays claimed until the "
-                "query is started again. If its checkpoint is new, nothing is",
+                "query is started again",
                 self._query.name or self._query.id,
             )
             return True
@@ -270,7 +286,7 @@ class _Stop:
         unfinished = self._unfinished()
         unanswered = set(self.unanswered())
         if not self._ended_by_itself:  # the first plan may have come after the last look
-            unanswered |= planned - self._asked
+            unanswered |= planned - self._asked.keys()
         may_be_claimed = planned & (unanswered | unfinished.keys())
         for stream in sorted(may_be_claimed):
             if stream in unfinished:

@@ -14,17 +14,20 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
+from spark_groupsource import stop_gracefully
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli import clean_up
 from spark_groupsource.cli.main import main
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import NOT_FENCED, MakeTopic, Produce
 from tests.support.fetching import delete_topic
-from tests.support.group_offsets import committed_offsets
+from tests.support.group_offsets import committed_offsets, end_offsets
 from tests.support.page_programs import blocks, replaced
+from tests.support.producing import producing
 from tests.support.queries import Pipeline, Queries
 from tests.support.spark_sinks import Sink
 from tests.support.waiting import until
@@ -161,6 +164,90 @@ def test_an_input_topic_that_is_created_again_is_read_from_its_beginning(
     query.options = options
     rows = Counter((bytes(row.value), row.partition, row.offset) for row in query.run())
     assert rows == Counter([(b"old", *place) for place in once(10)] + [(b"new", *place) for place in once(12)])
+
+
+def test_an_output_topic_that_is_created_again_gets_each_later_row_once(
+    sink: Sink, queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    source = topic()
+    produce(source, [(None, f"before-{number}") for number in range(10)])
+    rows = queries("a", source).load().select("value")
+    # 1.
+    sink.run(rows)
+    # 2.
+    delete_topic(admin, sink.target)
+    sink.cluster.create_topic(sink.target, 3)
+    later = [f"later-{number}" for number in range(20)]
+    produce(source, [(None, value) for value in later[:10]])
+    # 3.
+    with pytest.raises(StreamingQueryException, match="BatchUnknown") as failed:
+        sink.run(rows)
+    (number,) = set(re.findall(r"rewriteBatch=(\d+)", str(failed.value)))
+    sink.stop()
+    sink.run(rows, rewriteBatch=number)
+    produce(source, [(None, value) for value in later[10:]])
+    sink.run(rows)
+    assert sink.written() == sorted(later)
+
+
+def test_two_queries_become_four_and_each_record_is_read_once(queries: Queries, topic: MakeTopic, cluster: Cluster) -> None:
+    name = topic(partitions=4)
+    four = [queries(which, name, **{"kafka.client.id": which}) for which in "abcd"]
+    with producing(cluster, name, per_second=50):
+        for query in four[:2]:
+            query.start(processingTime="1 second").until_rows(20)
+        # 1. and 3.
+        admin = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
+
+        def owners() -> set[str]:
+            return {member.client_id for member in admin.describe(f"group-of-{name}").members if member.partitions}
+
+        assert owners() == {"a", "b"}
+        # 2.
+        for query in four[2:]:
+            query.start(processingTime="1 second").until_rows(20)
+        until(lambda: owners() == {"a", "b", "c", "d"}, "each has partitions")
+    ends = end_offsets(cluster, name)
+    until(lambda: sum(len(query.offsets()) for query in four) >= sum(ends.values()), "all is read")
+    for query in four:
+        assert stop_gracefully(query.running, timeout_s=180)
+    until(lambda: nothing_is_claimed(cluster, name), "nothing is claimed")
+    rows = Counter(place for query in four for place in query.offsets())
+    assert rows == Counter((partition, offset) for partition, end in ends.items() for offset in range(end))
+
+
+def test_a_query_continues_where_its_checkpoint_was_moved_to(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic()
+    produce(name, [(None, "x")] * 10)
+    query, table = queries("a", name), tmp_path / "a" / "table"
+    # 1.
+    run_into(table, query)
+    # 2.
+    (tmp_path / "elsewhere").mkdir()
+    query.folder = (tmp_path / "a").rename(tmp_path / "elsewhere" / "a")
+    # 3.
+    produce(name, [(None, "x")] * 5)
+    run_into(query.folder / "table", query)
+    rows = Counter((row.partition, row.offset) for row in spark.read.parquet(str(query.folder / "table")).collect())
+    assert rows == Counter(once(15, partitions=1))
+
+
+def test_rows_of_sparks_file_sink_are_missing_where_its_output_was_moved_to(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    """Why the page says not to move it."""
+    name = topic()
+    produce(name, [(None, "x")] * 10)
+    query = queries("a", name)
+    query.run()
+    (tmp_path / "elsewhere").mkdir()
+    query.folder = (tmp_path / "a").rename(tmp_path / "elsewhere" / "a")
+    produce(name, [(None, "x")] * 5)
+    query.start(availableNow=True)
+    query.finish()
+    assert spark.read.parquet(str(query.folder / "out")).count() == 5
 
 
 def test_the_lag_of_a_topic_that_is_no_longer_subscribed_leaves_the_group(

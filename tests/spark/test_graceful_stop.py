@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
+from tests.support.consumers import plain_member
+from tests.support.page_programs import blocks, replaced
+from tests.support.producing import producing
 from tests.support.queries import Pipeline, Queries, needs_admission_control
 from tests.support.sinks import written
 from tests.support.spark_process import running
@@ -96,7 +100,7 @@ def is_asked_to_stop(query: Pipeline) -> bool:
     """Return whether the source of a query with micro-batches is asked to plan nothing new."""
     newest = max((query.folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     (stream,) = plans(source_lines(newest.read_text()).values())
-    return DriverReports(driver_process()).is_asked_to_stop(stream)
+    return DriverReports(driver_process()).asked_to_stop(stream) is not None
 
 
 def send_when_handled(number: signal.Signals, after: Callable[[], object]) -> threading.Thread:
@@ -217,6 +221,74 @@ def test_a_run_that_ends_before_it_has_joined_has_confirmed_nothing(
     assert ("has not confirmed its last micro-batch" if finished else f"{backlog}-0 [0, 10)") in warning
 
 
+EAGER = {"kafka.partition.assignment.strategy": "range"}
+"""With it a member that joins has to wait until all others have let go of their partitions."""
+
+
+@contextmanager
+def slow_group(cluster: Cluster, topic: str) -> Iterator[None]:
+    """A member of the topic's group that lets nobody else in."""
+    settings = {"partition.assignment.strategy": "range", "heartbeat.interval.ms": "300"}
+    with plain_member(cluster, f"group-of-{topic}", topic, settings, lets_go_after_s=200) as member:
+        until(lambda: member.owned == 4, "the member has all partitions")
+        yield
+
+
+def is_joining(cluster: Cluster, topic: str) -> bool:
+    """Return whether a rebalance of the topic's group waits for a member."""
+    view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{topic}")
+    return "rebalanc" in view.state.lower()
+
+
+def test_a_new_query_that_waits_to_join_is_stopped_at_once_and_has_claimed_nothing(
+    queries: Queries, backlog: str, cluster: Cluster, left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    with slow_group(cluster, backlog):
+        query = queries("a", backlog, **EACH, **EAGER).start()
+        until(lambda: is_joining(cluster, backlog), "it waits to join")
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            assert patiently(stop_gracefully, query)
+        assert time.monotonic() - began < 60
+    assert warnings(caplog) == []
+    until(lambda: left(backlog) == (0, 0), "all have left")
+    assert micro_batches(query) == (0, 0)
+    query.options = {**query.options, "maxOffsetsPerTrigger": str(RECORDS)}
+    assert len(query.run()) == RECORDS
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["nothing claimed", "claimed"])
+def test_a_restarted_query_that_waits_to_join_says_whether_its_earlier_run_has_left_something_claimed(
+    queries: Queries, backlog: str, cluster: Cluster, left: Left, caplog: pytest.LogCaptureFixture, crashed: bool
+) -> None:
+    is_in_it = threading.Event()
+
+    def fail(_: DataFrame, __: int) -> None:
+        is_in_it.set()
+        if crashed:
+            raise ValueError("out of paper")
+
+    query = queries("a", backlog, **EACH, **EAGER).start(foreach_batch=fail)
+    assert is_in_it.wait(180)
+    if crashed:
+        until(lambda: not query.running.isActive, "it has failed")
+    else:
+        assert patiently(stop_gracefully, query)
+    until(lambda: left(backlog)[1] == 0, "it has left")
+    with slow_group(cluster, backlog):
+        query.start(foreach_batch=lambda _, __: None)
+        until(lambda: is_joining(cluster, backlog), "it waits to join")
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            if crashed:
+                assert not stop_gracefully(query.running, timeout_s=1)
+            else:
+                assert patiently(stop_gracefully, query)
+        assert time.monotonic() - began < 60
+        assert left(backlog)[0] == (4 if crashed else 0)
+    assert [f"{backlog}-0 [0, 10)" in warning for warning in warnings(caplog)] == [True] * crashed
+
+
 def test_a_query_that_has_not_read_its_checkpoint_does_not_say_that_nothing_is_claimed(
     queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -333,14 +405,12 @@ class TestAwaitTermination:
         self, queries: Queries, backlog: str, left: Left, number: signal.Signals
     ) -> None:
         before = signal.getsignal(number)
-        # Two groups: in one, the query that leaves first has the other's last commit wait for a rebalance.
-        in_another = {"kafka.group.id": f"group-of-another-{backlog}"}
-        both = [queries("a", backlog, **EACH).start(), queries("b", backlog, **EACH, **in_another).start()]
+        both = [queries(name, backlog, **EACH).start() for name in "ab"]
         until(lambda: all(has_finished(query, 1)() for query in both), "a micro-batch of each")
         sent = send_when_handled(number, lambda: None)
         assert patiently(await_termination, *both)
         sent.join()
-        assert left(backlog) == left(f"another-{backlog}") == (0, 0)
+        assert left(backlog) == (0, 0)
         assert signal.getsignal(number) is before
         assert all(planned == finished for planned, finished in map(micro_batches, both))
 
@@ -480,3 +550,46 @@ def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_
     else:
         rows = sorted(map(place, read_committed(cluster, target)))
     assert rows == [(partition, offset) for partition in range(4) for offset in range(RECORDS * ROUNDS // 8)]
+
+
+def test_two_of_the_programs_of_the_readme_get_ctrl_c_in_a_micro_batch_and_nothing_stays_claimed(
+    topic: MakeTopic, cluster: Cluster, left: Left, tmp_path: Path
+) -> None:
+    """At the same time, as somebody does who closes all terminals."""
+    name = topic(partitions=4)
+    (code,) = blocks("README.md", "python")
+    ours = {
+        "localhost:9092": cluster.bootstrap_servers,
+        '"billing"': f'"group-of-{name}"',
+        '"subscribe", "orders"': f'"subscribe", "{name}"',
+    }
+    (tmp_path / "pipeline.py").write_text(replaced(code, ours))
+
+    def is_in_a_micro_batch(which: str) -> bool:
+        offsets, commits = (
+            {path.name for path in (tmp_path / "checkpoints" / which / log).glob("[0-9]*")} for log in ("offsets", "commits")
+        )
+        return bool(commits) and max(map(int, commits)) > 0 and bool(offsets - commits)
+
+    with producing(cluster, name, per_second=2000):
+        for number in range(ROUNDS):
+            with ExitStack() as programs:
+                both = [
+                    programs.enter_context(
+                        running(which, tmp_path, ["sh", "-c", f"exec {sys.executable} pipeline.py {which} > {which}.out"])
+                    )
+                    for which in ("first", "second")
+                ]
+                pids = [program._pid() for program in both]
+                until(
+                    lambda: any(program.ended for program in both) or all(map(is_in_a_micro_batch, ("first", "second"))),  # noqa: B023
+                    "both have partitions, and are in a micro-batch",
+                    timeout_s=600,  # two Sparks start
+                )
+                began = time.monotonic()
+                for pid in pids:
+                    os.killpg(pid, signal.SIGINT)
+                for program in both:
+                    assert "may stay claimed" not in program.finish()
+                print(f"round {number}: both have ended within {time.monotonic() - began:.1f} s")
+            assert left(name) == (0, 0)

@@ -104,3 +104,4 @@ def test_offsets_of_another_log_and_topics_without_a_commit_are_refused(filled: 
     missing = leave(group, "--topic", "no-such-topic")
     assert missing.exit_code == 1
     assert "has committed no offset in no-such-topic" in missing.output
+    assert f"(--topic). It has in {name}." in missing.output

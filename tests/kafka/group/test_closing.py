@@ -130,11 +130,11 @@ def test_a_run_that_is_asked_to_stop_plans_nothing_new_and_the_next_run_does(
     one = query(name, maxOffsetsPerTrigger="4")
     requests.ask_to_stop(one.done.stream)  # for an earlier run of this checkpoint, which was killed meanwhile
     assert one.run_batch() == {0: (0, 4)}
-    requests.ask_to_stop(one.done.stream)
+    request = requests.ask_to_stop(one.done.stream)
     assert not one.plan(), "nothing, although there is a backlog"
     assert settled(record_of, name, 1)(), "the last micro-batch is confirmed"
     one.restart()
-    assert not requests.is_asked_to_stop(one.done.stream), "it has left with nothing claimed"
+    assert requests.is_answered(one.done.stream, request), "it has left with nothing claimed"
     assert one.run_batch() == {0: (4, 8)}
     requests.ask_to_stop(one.done.stream)
     assert not one.plan()
@@ -142,6 +142,6 @@ def test_a_run_that_is_asked_to_stop_plans_nothing_new_and_the_next_run_does(
     requests.end_stop(one.done.stream)
     until(one.plan, "the backlog again")
     one.claim()
-    requests.ask_to_stop(one.done.stream)
+    request = requests.ask_to_stop(one.done.stream)
     one.restart()
-    assert requests.is_asked_to_stop(one.done.stream), "it has left in the middle of a micro-batch"
+    assert not requests.is_answered(one.done.stream, request), "it has left in the middle of a micro-batch"

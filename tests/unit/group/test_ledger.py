@@ -185,6 +185,26 @@ class TestAReportThatAPlanIsDurable:
         group.ledger.idle()
         assert group.record(ORDERS).owed == ()
 
+    def test_of_the_next_trigger_drops_what_is_owed_to_this_stream_too(self, group: GroupInMemory) -> None:
+        """The last trigger of a run with AvailableNow: nobody would drop it later."""
+        group.ledger.lost(frozenset({ORDERS}))
+        owing = CommitRecord(stream="them", logged=4, done=4, next=9, owed=(OwedRange(ME, 0, 7, 9),))
+        group.commits[ORDERS] = owing
+        group.acquire(ORDERS)
+        group.ledger.durable(0)
+        group.ledger.confirm()
+        assert group.record(ORDERS).owed == ()
+
+    def test_shows_that_nothing_stays_claimed_also_of_what_was_released_open(self, group: GroupInMemory) -> None:
+        assert not group.ledger.may_be_claimed
+        group.ledger.lost(frozenset({ORDERS}))
+        assert group.ledger.may_be_claimed
+        group.acquire(MORE)
+        assert group.ledger.may_be_claimed
+        group.ledger.durable(0)
+        group.ledger.confirm()
+        assert not group.ledger.may_be_claimed
+
     def test_leaves_a_claim_in_a_deleted_topic_and_no_drain_waits_for_it(self, group: GroupInMemory) -> None:
         group.acquire(RETURNS)
         group.claim(1, {ORDERS: (OffsetRange(9, 10),), RETURNS: (OffsetRange(7, 8),)})

@@ -388,6 +388,17 @@ def test_a_stop_without_any_word_waits_as_long_as_it_says(watched: Watch, way: s
     assert 30 > time.monotonic() - began >= 0.3
 
 
+def test_a_stop_closes_what_it_has_found_even_if_that_takes_longer_than_it_looks(watched: Watch) -> None:
+    """As when another member of the group leaves at the same time, and the commit waits for a rebalance."""
+    run = watched("report")
+    run.claim(0)
+    run.reports.write(STREAM, 0)
+    until(lambda: run.reported, "it is found")
+    run.closed = -1
+    threading.Timer(1.0, lambda: setattr(run, "closed", 0)).start()
+    assert run.watch.conclude(0.1)
+
+
 def test_a_checkpoint_that_no_longer_can_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "offsets").write_text("a file, where a folder is expected")
     with pytest.raises(CheckpointUnreadable):

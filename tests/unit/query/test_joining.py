@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import cast
 
@@ -37,8 +38,25 @@ def test_a_start_that_takes_too_long(partitions: frozenset[TopicPartition], kind
     ledger = SimpleNamespace(ready=lambda: False)
     joining = cast(Joining, SimpleNamespace(_options=parse()))
     with pytest.raises(kind, match=text):
-        Joining._wait_assigned(joining, cast(Member, member), cast(Ledger, ledger), Deadline(0.05))
+        Joining._wait_assigned(joining, cast(Member, member), cast(Ledger, ledger), Deadline(0.05), Stream("a"))
     assert closed
+
+
+@pytest.mark.parametrize(("may_be_claimed", "durable"), [(False, 4), (True, 4), (False, 3)])
+def test_a_query_that_is_stopped_waits_to_join_only_if_it_has_something_to_confirm_or_to_run_again(
+    may_be_claimed: bool, durable: int
+) -> None:
+    member = SimpleNamespace(
+        wait_joined=lambda _: False,
+        last_trouble=None,
+        assignment=SimpleNamespace(partitions=frozenset[TopicPartition]()),
+        close=lambda: None,
+    )
+    ledger = SimpleNamespace(may_be_claimed=may_be_claimed)
+    joining = cast(Joining, SimpleNamespace(_options=parse(), _is_stopping=lambda _: True))
+    waits = pytest.raises(AssignmentTimeout) if may_be_claimed or durable < 4 else nullcontext()
+    with waits:
+        Joining._wait_assigned(joining, cast(Member, member), cast(Ledger, ledger), Deadline(0.05), Stream("a", 4, durable))
 
 
 @pytest.mark.parametrize(("protocol", "attempts"), [("classic", 1), ("consumer", 3)])

@@ -75,20 +75,34 @@ def test_a_host_without_a_folder_for_temporary_files_has_nothing_to_discard(monk
 
 
 def test_a_request_to_stop_is_seen_by_the_runners_of_this_driver_until_it_is_ended(reports: DriverReports) -> None:
-    assert not reports.is_asked_to_stop(STREAM)
+    assert reports.asked_to_stop(STREAM) is None
     reports.write(STREAM, 7)
-    for _ in range(2):
-        reports.ask_to_stop(STREAM)
-    assert DriverReports(4711, reports.folder).is_asked_to_stop(STREAM)
-    assert not DriverReports(4712, reports.folder).is_asked_to_stop(STREAM)
-    assert not reports.is_asked_to_stop(f"{STREAM}-2")
+    request = reports.ask_to_stop(STREAM)
+    assert DriverReports(4711, reports.folder).asked_to_stop(STREAM) == request
+    assert DriverReports(4712, reports.folder).asked_to_stop(STREAM) is None
+    assert reports.asked_to_stop(f"{STREAM}-2") is None
     for _ in range(2):
         reports.end_stop(STREAM)
-    assert not reports.is_asked_to_stop(STREAM)
+    assert reports.asked_to_stop(STREAM) is None
+    assert not reports.is_answered(STREAM, request)
     assert reports.read(STREAM) == 7
 
 
+def test_a_runner_that_was_asked_earlier_does_not_answer_a_newer_request(reports: DriverReports) -> None:
+    earlier, request = (reports.ask_to_stop(STREAM) for _ in range(2))
+    reports.answer_stop(STREAM, earlier)
+    assert reports.asked_to_stop(STREAM) == request
+    assert not reports.is_answered(STREAM, request)
+    reports.answer_stop(STREAM, request)
+    assert reports.is_answered(STREAM, request)
+    assert reports.asked_to_stop(STREAM) is None
+    reports.end_stop(STREAM)
+    assert not list(reports.folder.iterdir())
+
+
 def test_a_folder_of_others_asks_for_nothing(reports: DriverReports) -> None:
-    reports.ask_to_stop(STREAM)
+    request = reports.ask_to_stop(STREAM)
     reports.folder.chmod(0o777)
-    assert not reports.is_asked_to_stop(STREAM)
+    assert reports.asked_to_stop(STREAM) is None
+    reports.answer_stop(STREAM, request)
+    assert not reports.is_answered(STREAM, request)

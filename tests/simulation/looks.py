@@ -87,9 +87,12 @@ class HeldLooks(ConfirmedPlans):
     def key(self, own: str, *, takes_over: bool) -> tuple[object, ...]:
         """Equal for drivers of the stream `own` that know and ask the same. Who is alive matters if ranges are taken over."""
         return (
-            *(_what_matters(self._here, own, takes_over), tuple(_known(answer, own, takes_over) for answer in self.answers())),
+            *(
+                _what_matters(self._subscribed, own, takes_over),
+                tuple(_known(answer, own, takes_over) for answer in self.answers()),
+            ),
             *(self._asked_elsewhere, repr(self._asked), repr(self._unasked), self._outdated, self._answered),
-            *(frozenset(self._left_since), self._left),
+            *(frozenset(self._left_since), self._abandoned),
         )
 
 
@@ -105,5 +108,5 @@ def _what_matters(here: Mapping[TopicPartition, GroupCommit], own: str, takes_ov
 def _known(answer: Answer | Exception, own: str, takes_over: bool) -> object:
     if isinstance(answer, Exception):
         return repr(answer)
-    by_others = None if answer.members is None else frozenset(_by_others(answer.here, answer.members))
-    return _what_matters(answer.here, own, takes_over), answer.missing, by_others
+    by_others = None if answer.members is None else frozenset(_by_others(answer.subscribed, answer.members))
+    return _what_matters(answer.subscribed, own, takes_over), answer.missing, by_others

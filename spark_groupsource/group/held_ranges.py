@@ -135,6 +135,7 @@ class HeldRanges:
             ranges: As in `rules.claimable`. The last one of each partition starts at its position.
         """
         kept = {partition: with_room(records[partition], offsets) for partition, offsets in ranges.items()}
+        # Nothing but missing room shortens what a partition keeps.
         full = frozenset(partition for partition, offsets in ranges.items() if kept[partition] != offsets)
         for partition in sorted(full - self._full):
             owed = records[partition].owed

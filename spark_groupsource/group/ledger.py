@@ -288,6 +288,9 @@ class Ledger:
     def propose(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it, so that its partitions count as in flight and a drain waits until it is claimed.
 
+        A plan may be shortened here, and not later: a claim moves the position to the planned end. Once Spark has the plan, a
+        range is claimed as it is, or left out as a whole.
+
         Returns:
             The ranges that may still be planned. Partitions that have moved in the meantime are left out, and so are ranges that
             do not fit into the partition's record.
@@ -317,8 +320,8 @@ class Ledger:
         self._stream = stream
         wanted = _not_empty(stream.ranges)
         # 2. The records of owned partitions are as noted, because only this member can write them. All others are read again.
-        held = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
-        verdicts = self._verdicts({partition: held[partition] for partition in wanted})
+        in_group = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
+        verdicts = self._verdicts({partition: in_group[partition] for partition in wanted})
         # 3. The group accepts the claims before anything is read. Otherwise the next owner could start at the old position, and
         #    read the same records. If this raises, the partitions stay planned, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}

@@ -69,7 +69,7 @@ class HeldClaims:
 
 HOLD = HeldClaims()
 
-RANGES_LISTED = 20
+PARTITIONS_LISTED = 20
 """How many partitions an error lists. The checkpoint has all of them."""
 
 
@@ -253,11 +253,11 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
     output was restored with the checkpoint, it lacks them. The group's records do not show which of the two happened, so the user
     has to decide.
 
-    Only partitions in which the plan has offsets count, so that the user can continue by resetting these. A plan of another
+    Only partitions in which the plan has offsets count, so the query can continue once their offsets are reset. A plan of another
     cluster, whose ranges are void, and a plan without records are left out. The record no longer shows which part of the plan was
     claimed, so a plan that other streams have read completely is refused as well. With asynchronous progress the driver's program
-    may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a driver that is killed
-    within these ms meets this error then, and its output has the rows.
+    may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a driver that is
+    killed within these ms meets this error then, and its output has the rows.
     """
     if stream.durable >= stream.logged or not any(offsets.size for offsets in stream.ranges.get(partition, ())):
         return False
@@ -302,7 +302,7 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
         "new batch ids for old ones. The query then continues at the group's positions, after everything that was claimed. "
-        f"Ranges that plans up to {newest} claimed and did not confirm stay reserved for stream {stream.name}, and `groupkafka "
+        f"Ranges that plans up to {newest} claimed and did not confirm stay held for stream {stream.name}, and `groupkafka "
         "claims` lists them. heldClaims=reread reads them (duplicated, if they had reached the output). "
         "heldClaims=hold never reads them (missing, if they had not). The state of stateful operators is lost in both "
         "cases."
@@ -319,8 +319,10 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
         shown = "" if position is None else f", and the group's position is {position}"
         if ranges:
             lines.append(f"\n    {partition} {' '.join(map(str, ranges))}{shown}")
-    listed = "".join(lines[:RANGES_LISTED])
-    more = f"\n    and {len(lines) - RANGES_LISTED} more, which the next start lists" if len(lines) > RANGES_LISTED else ""
+    listed = "".join(lines[:PARTITIONS_LISTED])
+    more = (
+        f"\n    and {len(lines) - PARTITIONS_LISTED} more, which the next start lists" if len(lines) > PARTITIONS_LISTED else ""
+    )
     return CheckpointBehindGroup(
         f"The group's records show that plan {stream.logged} of stream {stream.name} is done. This query's checkpoint has the "
         "plan in its offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second "

@@ -225,9 +225,9 @@ class Session:
                 self._prepare_again(error, deadline)
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim what can be claimed now of plan `stream.logged`, without the ranges whose topic was deleted.
+        """Claim what can be claimed now of plan `stream.logged`.
 
-        Nobody can adopt or read those.
+        The ranges of deleted topics are left out, because no member can adopt or read them.
 
         Raises:
             DataLossError, GroupKafkaError: see `step`.

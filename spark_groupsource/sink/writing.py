@@ -318,7 +318,8 @@ class _Writer:
         """Write what is not written yet. `topics` are those of the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
         if self.relies_on_its_last:
-            # 1 to 3 are decided (`may_continue`): the brokers refuse the first row unless the id is still this producer's.
+            # Steps 1 to 3 below are not needed (`may_continue`): unless the id is still this producer's, the brokers refuse its
+            # first row.
             self._mark(tokens, topics)
             return self._written(rows, None)
         if _connect(self._producer, self._settings):

@@ -40,7 +40,7 @@ LOOK_EVERY_S = 0.1
 """Seconds between two looks at the queries."""
 
 RANGES_SHOWN = 10
-"""How many ranges a warning names."""
+"""How many ranges of an interrupted micro-batch the warning names."""
 
 Offset = dict[str, Any]
 

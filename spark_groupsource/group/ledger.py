@@ -480,9 +480,7 @@ class Ledger:
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
         """Return the records of these partitions that change when durable plans are closed."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
-        # Ranges that an earlier release left open are owed to this stream itself, and are just as done as its open ranges.
-        done = {self._stream.name: self._stream.durable}
-        return _changed(owned, lambda record: settle(confirm(record, self._stream), done))
+        return _changed(owned, lambda record: confirm(record, self._stream))
 
     def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
         """Return the records that change when the owed ranges of these plans are dropped."""

@@ -74,11 +74,17 @@ PARTITIONS_LISTED = 20
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
-    """Return the newest plan of each stream that the group's records show as done."""
+    """Return the newest plan of each stream that the group's records show as done.
+
+    The record of a new owner shows it for the owners before, who may have no record of their own any more.
+    """
     done: dict[str, int] = {}
     for commit in commits:
         if isinstance(commit, CommitRecord | OtherFormat):
             done[commit.stream] = max(commit.done, done.get(commit.stream, -1))
+        if isinstance(commit, CommitRecord):
+            for earlier in commit.past or ():
+                done[earlier.stream] = max(earlier.done, done.get(earlier.stream, -1))
     return done
 
 
@@ -348,14 +354,22 @@ def unreadable(partition: TopicPartition, commit: OtherFormat) -> CommitRecordUn
 
 
 def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
-    """Return the record with the open ranges of a durable plan closed, or `record` itself if there are none to close.
+    """Return the record with the claims of durable plans closed, or `record` itself if there are none to close.
 
-    `logged` never rises to a plan that is not durable, because the ranges of that plan must stay claimable.
+    These are its open ranges, and ranges that are owed to this stream itself because an earlier run left them open. `logged`
+    never rises to a plan that is not durable, because the ranges of that plan must stay claimable.
+
+    Args:
+        record: a record of this stream.
+        stream: the stream.
     """
-    if not record.open or record.logged > stream.durable:
+    settled = settle(record, {stream.name: stream.durable})
+    closes = bool(record.open) and record.logged <= stream.durable
+    if settled is record and not closes:
         return record
-    closed = {"open": (), "claimed_at": None, "logged": max(record.logged, stream.durable), "done": stream.durable}
-    return record.model_copy(update=closed)
+    closed = {"open": (), "claimed_at": None} if closes else {}
+    shown = {"logged": max(record.logged, stream.durable), "done": max(record.done, stream.durable)}
+    return settled.model_copy(update={**closed, **shown})
 
 
 def settle(record: CommitRecord, done: Evidence) -> CommitRecord:

@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Claims, Ledger
-from spark_groupsource.group.member import Member
+from spark_groupsource.group.member import Member, State
 from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
@@ -122,8 +122,8 @@ class Session:
 
     @property
     def leaves_nothing_claimed(self) -> bool:
-        """Whether the group shows all claims of earlier plans as done. A run that has not joined does not know that."""
-        return self.has_joined and not self.ledger.may_be_claimed
+        """Whether this run has left, and the group shows all claims of its plans as done. One that has not joined cannot know."""
+        return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:
         """Return whether the group has asked for partitions back that are still to be confirmed."""

@@ -6,15 +6,14 @@ that process, looks at the file. It believes one thing of it: which plan of that
 only this user may enter, and is always replaced whole.
 
 A second file asks the runner to plan nothing new (spark/graceful_stop.py). Its text is the request's own. A runner that was asked
-before it began to leave renames the file when it has left the group with nothing claimed, unless that is another request by then,
-for the next run. Before its first plan a runner removes the file, which may be of a run that was killed.
+before it began to leave answers with this text in a third file, when it has left the group with nothing claimed. Before its first
+plan a runner removes both files, which may be of a run that was killed.
 
 Another driver's reports are not looked at: a copy of the checkpoint has the same stream, and plans of its own.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from contextlib import suppress
@@ -100,9 +99,11 @@ class DriverReports:
     def answer_stop(self, stream: str, request: bytes) -> None:
         """Answer a request, unless there is another one by now: nothing stays claimed. Safe in a signal handler."""
         if self._request(stream, _STOP) == request:
-            with suppress(OSError, ReportsUnavailable):
-                name = self._name(stream)
-                os.replace(self.folder / (name + _STOP), self.folder / (name + _LEFT))
+            # Not by renaming the request: one for the next run, written in between, would be taken for answered. If that one is
+            # removed here, the program repeats it.
+            with suppress(ReportsUnavailable):
+                self._folder.replace(self._name(stream) + _LEFT, request.decode())
+            self._remove(stream, _STOP)
 
     def is_answered(self, stream: str, request: bytes) -> bool:
         """Return whether the runner has answered this request."""

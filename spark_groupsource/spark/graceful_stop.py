@@ -240,7 +240,8 @@ class _Stop:
 
     def _is_new(self) -> bool:
         """Whether no run of the query has planned a micro-batch yet."""
-        if self._lines("availableOffsets"):
+        # While Spark makes the sources, it holds a lock that the offset log needs.
+        if self._query.status["message"].startswith("Initializing") or self._lines("availableOffsets"):
             return False
         try:
             return bool(self._execution.offsetLog().getLatest().isEmpty())

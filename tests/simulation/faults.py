@@ -275,11 +275,6 @@ class _ReleasedWithoutLooking(Ledger):
             super().released(partitions)
 
 
-class _OwedToItselfAlthoughReported(Ledger):
-    def _settled(self, done: Mapping[str, int]) -> dict[TopicPartition, CommitRecord]:
-        return {} if done.keys() == {self._stream.name} else super()._settled(done)
-
-
 class _ReportsWhatIsLogged(Driver):
     @property
     def durable_plan(self) -> int:
@@ -549,7 +544,12 @@ UNLIKELY_FAULTS = (
         {"adopt": mistaken.newer_plan_overlooked},
         history=counterexamples.OWING_ITSELF,
     ),
-    Fault("a range owed to oneself is never settled", ledger=_OwedToItselfForEver, history=counterexamples.OWED_TO_ONESELF),
+    Fault(
+        "a range owed to oneself is never settled",
+        {"confirm": mistaken.only_open_ranges_closed},
+        ledger=_OwedToItselfForEver,
+        history=counterexamples.OWED_TO_ONESELF,
+    ),
     Fault(
         "a confirmation without an answer is taken for a refused one",
         ledger=_UnansweredConfirmationIgnored,
@@ -583,7 +583,7 @@ UNLIKELY_FAULTS = (
     ),
     Fault(
         "a reported plan is still owed to its own stream",
-        ledger=_OwedToItselfAlthoughReported,
+        {"confirm": mistaken.only_open_ranges_closed},
         shown_as={"not closed"},
         history=counterexamples.CAME_BACK,
     ),

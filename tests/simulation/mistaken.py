@@ -32,6 +32,11 @@ def position_from_committed_offset(stream: Stream, where: TopicPartition, commit
     return adopted.model_copy(update={"next": adopted.offset, "owed": (), "open": ()})
 
 
+def only_open_ranges_closed(record: CommitRecord, stream: handoff.Stream) -> CommitRecord:
+    """Closes nothing that is owed to the stream itself."""
+    return handoff.confirm(record, stream).model_copy(update={"owed": record.owed}) if record.open else record
+
+
 def owed_dropped_without_evidence(record: CommitRecord, done: handoff.Evidence) -> CommitRecord:
     return record.model_copy(update={"owed": ()}) if record.owed else record
 

@@ -194,6 +194,8 @@ class TestAReportThatAPlanIsDurable:
         group.ledger.durable(0)
         group.ledger.confirm()
         assert group.record(ORDERS).owed == ()
+        assert group.record(ORDERS).done == 0, "others may hold more ranges of this plan, and learn here that it is done"
+        assert not group.ledger.may_be_claimed
 
     def test_shows_that_nothing_stays_claimed_also_of_what_was_released_open(self, group: GroupInMemory) -> None:
         assert not group.ledger.may_be_claimed

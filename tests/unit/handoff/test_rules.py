@@ -518,6 +518,8 @@ class TestARangeOwedToAnotherStream:
         commits: list[GroupCommit] = [record("other", 9, done=3, at=5), record("other", 4, done=4, at=5), Foreign(7), None]
         assert evidence(commits) == {"other": 4}
         assert evidence([record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90),))]) == {"me": -1}
+        taken_over = adopted(LOGGED, record("other", 4, done=4, at=5))
+        assert evidence([taken_over])["other"] == 4, "although it has no record of its own any more"
         assert evidence([OtherFormat(5, 5, "of-the-next-version", 3), OtherFormat(5, 5, "another", -1)]) == {
             "of-the-next-version": 3,
             "another": -1,

@@ -193,7 +193,7 @@ class GroupView:
 
 
 def refuse_active(view: GroupView) -> None:
-    """Refuse to write offsets of a group that has members.
+    """Raise `GroupActive` if the group has members: brokers then accept offsets from its members only.
 
     Raises:
         GroupActive: The group has members.

@@ -1,12 +1,12 @@
-"""Gets login tokens from a function of the user, which the option `kafka.oauth_cb` names as `package.module:function`.
+"""Gets login tokens from the function that the user names in the option `kafka.oauth_cb`, as `package.module:function`.
 
-The name is sent to the executors with the other settings, and each process that makes a client imports the function. It is called
-as confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token and its
-expiry in seconds since 1970, optionally followed by a principal and a dict of extensions.
+The name is sent to the executors with the other settings, and each process that creates a client imports the function. It is
+called the way confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token
+and its expiry in seconds since 1970, optionally followed by a principal and a dict of extensions.
 
-People who may set options are not always people who may run code. So a function is called only if its author has marked it with
-`@oauth_callback`, and nothing in its module is called to find it. Because an import runs the module's top level, a module of
-Python's own, which has no marked function, is not even imported.
+Permission to set options is not permission to run code. So a function is called only if its author has marked it with
+`@oauth_callback`, and finding it calls nothing in its module. An import runs the module's top-level code, so modules of the
+standard library, which have no marked functions, are not even imported.
 """
 
 from __future__ import annotations

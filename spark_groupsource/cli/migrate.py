@@ -240,7 +240,8 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         lines = "".join(f"\n  {line}" for line in unread)
         raise OffsetsInTheWay(
             f"Nothing was changed. The group {group} has commit records in formats that this version cannot read:{lines}\n"
-            "They may hold claims. Follow these lines, or migrate into another group, and start the new query with that group."
+            "These records may contain claims. Do what the lines above say, or migrate into another group and start the new "
+            "query in that group."
         )
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(

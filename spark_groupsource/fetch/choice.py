@@ -119,8 +119,8 @@ def warn_on_driver() -> None:
     if found.reason is not None:
         log.warning(
             "The driver's installation has no native reader: %s. Executors with the same installation use the %s reader: the "
-            "rows are the same, but a header's key ends at its first NUL, and reading is several times slower. To use the native "
-            "reader, on the driver and on every executor: %s.",
+            "rows are the same, but header keys are cut off at the first NUL, and reading is several times slower. To use the "
+            "native reader, on the driver and on every executor: %s.",
             found.reason,
             found.name,
             found.advice,
@@ -131,8 +131,8 @@ def warn_on_driver() -> None:
 def _warn(reason: str, advice: str | None) -> None:
     """Warn, once in each process for each reason, that records are read by the pure Python reader."""
     log.warning(
-        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but a "
-        "header's key ends at its first NUL, and reading is several times slower. To use the native reader: %s.",
+        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but "
+        "header keys are cut off at the first NUL, and reading is several times slower. To use the native reader: %s.",
         reason,
         advice,
     )

@@ -189,10 +189,10 @@ class _Pass:
 
 
 class _Together:
-    """Combines small batches into larger ones, because Spark spends some ms on each batch.
+    """Combines small batches into larger ones, because each batch costs Spark a few milliseconds.
 
     Args:
-        batch_bytes: The most bytes of a batch.
+        batch_bytes: The maximum size of a batch, in bytes.
     """
 
     def __init__(self, batch_bytes: int) -> None:

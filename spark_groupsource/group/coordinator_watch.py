@@ -74,12 +74,12 @@ class Disagreement:
         return DISAGREES_S * float(2**self.mended)
 
     def after(self, own: Assignment, member: GroupMember | None, now: float) -> Disagreement:
-        """Return the disagreement after another answer of the coordinator.
+        """Return the disagreement, updated with a new answer from the coordinator.
 
         Args:
-            own: this member's assignment, which was the same before the question and after the answer.
-            member: this member as the coordinator describes it. `None` if the group does not have the member, which librdkafka
-                notices by itself.
+            own: this member's assignment, which did not change between the question and the answer.
+            member: this member as the coordinator describes it. `None` if it is not in the group, which librdkafka detects by
+                itself.
             now: seconds, monotonic.
         """
         if member is None or member.target is None or own.draining:

@@ -515,7 +515,7 @@ def generation_of(consumer: Consumer) -> int:
     serialized = consumer.consumer_group_metadata()
     if not isinstance(serialized, bytes) or not serialized.startswith(_METADATA_MAGIC):
         raise MembershipError(
-            "This version of confluent-kafka does not show the group's generation. Install a version that docs/running.md lists."
+            "This version of confluent-kafka does not expose the group's generation. Install a version listed in docs/running.md."
         )
     generation: int = struct.unpack_from("=i", serialized, len(_METADATA_MAGIC))[0]
     return generation

@@ -40,7 +40,7 @@ Guarantee = Literal["exactly-once", "at-least-once"]
 def _one_topic(text: str) -> str:
     names = topic_names(text)
     if len(names) > 1:
-        raise ValueError("the name of one topic is expected; for several, add the column topic")
+        raise ValueError("a single topic name is expected; to write to several topics, add a column named topic")
     return names[0]
 
 

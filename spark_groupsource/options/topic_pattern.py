@@ -68,7 +68,7 @@ def parse_topic_pattern(text: str) -> str:
             raise ValueError(_advice(within[at:]))
         at = piece.end()
     if any(int(count) > _MAX_REPEAT for count in re.findall(r"[{,]([0-9]+)", pattern)):
-        raise ValueError(f"a repetition of more than {_MAX_REPEAT} times cannot be used: topic names have at most 249 characters")
+        raise ValueError(f"repeat counts above {_MAX_REPEAT} are not supported, because a topic name has at most 249 characters")
     try:
         re.compile(pattern)
     except (re.error, RecursionError) as error:

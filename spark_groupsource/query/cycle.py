@@ -214,13 +214,13 @@ class Cycle:
         return offset
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
-        """Return the ranges of plan `end` that this stream reads, once each is claimed or known to be another member's.
+        """Return the ranges of plan `end` that this stream reads, once each of them is claimed or found to be another member's.
 
         Raises:
-            OffsetError: start and end are of two streams.
+            OffsetError: `start` and `end` belong to different streams.
             DataLossError: a topic of the plan was deleted, or created again, and `failOnDataLoss` is true.
             ClaimTimeout: a partition was not adopted by its next owner within `assignmentTimeout`.
-            CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
+            CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")

@@ -244,8 +244,8 @@ def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice
         )
     if choice.skip == batch == 0 and not begun:
         raise SinkError(
-            f"{option}={batch} is set, and this query has not written anything yet. Was it left from an earlier checkpoint, or "
-            "from another query? Remove it. Nothing has been written or left out."
+            f"{option}={batch} is set, but this query has not written anything yet. The option is probably left over from an "
+            "earlier checkpoint or from another query. No row has been written or skipped. Remove the option."
         )
 
 
@@ -261,22 +261,22 @@ def check_same(task: str, batch: int, before: Written, now: Written, choice: Cho
     if now == before or choice.covers(batch):
         return now == before
     raise ReplayDiffers(
-        f"{task}: micro-batch {batch} is in the topic with {before.rows} rows of this task, and now has {now.rows} rows"
-        f"{' with other content' if before.rows == now.rows else ''}. So the query, or what it reads, has changed while this "
-        "micro-batch was half written: its code, its number of tasks, results that are different each time, or a range that "
-        "another query has read meanwhile (heldClaims=reread). Rows that have moved from one task to another may be there "
-        f"twice by now. {_choices(batch, before.rows, now.rows)}"
+        f"{task}: the topic has {before.rows} rows of micro-batch {batch} from this task, which now has {now.rows} rows"
+        f"{' with different content' if before.rows == now.rows else ''}. The query or its input changed while this micro-batch "
+        "was half written: its code, its number of tasks, results that differ on every run, or a range that another query has "
+        "since read (heldClaims=reread). Rows that moved from one task to another may already be duplicated. "
+        f"{_choices(batch, before.rows, now.rows)}"
     )
 
 
 def _choices(batch: int, before: int, now: int) -> str:
     return (
         "Choose:\n"
-        "  - Start the query as it was. No row is missing, none is there twice.\n"
-        f"  - rewriteBatch={batch}: the {now} rows are written. None is missing, and up to {min(before, now)} of them are there "
-        f"twice, besides {before} rows of the earlier try.\n"
-        f"  - skipBatch={batch}: nothing more of the micro-batch is written, by no task. None is there twice because of it, and "
-        f"up to {now} rows of this task are missing, as are those of tasks that have not written."
+        "  - Start the query as it was. No row is missing or duplicated.\n"
+        f"  - rewriteBatch={batch}: the {now} rows are written, and the {before} rows of the earlier attempt stay. No row is "
+        f"missing, and up to {min(before, now)} rows are duplicated.\n"
+        f"  - skipBatch={batch}: no task writes anything more of the micro-batch. This choice duplicates no row. Up to {now} "
+        "rows of this task are missing, and so are the rows of tasks that have not written."
     )
 
 
@@ -346,11 +346,11 @@ def check_batch(
     if strangers:
         there = sum(silent[number].written.rows for number in strangers)
         raise ReplayDiffers(
-            f"Micro-batch {batch} has {tasks} tasks with {rows} rows now, which are written. An earlier try wrote {there} rows "
-            f"in tasks that have none now ({listed(strangers, 5)}). So the query, its number of tasks, or what it reads "
-            f"(heldClaims=reread) has changed while this micro-batch was half written. The only choice:\n"
-            f"  - rewriteBatch={batch} or skipBatch={batch}: the query goes on with what is there. No row is missing, and up to "
-            f"{min(there, rows)} rows are there twice."
+            f"Micro-batch {batch} now has {tasks} tasks with {rows} rows, all of which are written. An earlier attempt wrote "
+            f"{there} rows in tasks that have none now ({listed(strangers, 5)}). The query, its number of tasks, or its input "
+            "(heldClaims=reread) changed while this micro-batch was half written. The only choice:\n"
+            f"  - rewriteBatch={batch} or skipBatch={batch}: the query continues with the rows that are in the topic. No row is "
+            f"missing, and up to {min(there, rows)} rows are duplicated."
         )
     if before is not None and before.batch == batch and before.rows != rows:
         raise ReplayDiffers(

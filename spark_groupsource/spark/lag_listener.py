@@ -109,7 +109,7 @@ def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
 
 
 class LagListener(DurableListener):
-    """Reports the lag of every query of the session that reads with this source, and finished micro-batches to the source.
+    """Reports the lag of the session's queries on this source, and tells the source which micro-batches are finished.
 
     Add one with `spark.streams.addListener(LagListener(...))`.
     """

@@ -46,13 +46,14 @@ print(json.dumps([list(sys.version_info[:2]), version, missing]))
 def register(spark: SparkSession) -> None:
     """Register `format("groupkafka")` with a Spark session, and let the session report finished micro-batches to the source.
 
-    A micro-batch is then confirmed in the group as soon as Spark has finished it, instead of with the next trigger. For that, one
-    listener is added to the session. If the session accepts none, and with Spark Connect, where the listener would run at the
-    client, use the reader's option `checkpointLocation` instead. Call this function for each session; a second call does no harm.
+    A micro-batch is then confirmed in the group as soon as Spark has finished it, rather than at the next trigger. To
+    do so, the function adds one listener to the session. If the session does not accept listeners, or under Spark Connect, where
+    the listener would run in the client, use the reader's option `checkpointLocation` instead. Call this function once per
+    session; a second call is harmless.
 
     Raises:
-        WorkersPythonUnsuitable: The master is local, and the Python that Spark starts lacks this package, or has another version
-            of it. With any other master, this is only logged as a warning.
+        WorkersPythonUnsuitable: The master is local, and the Python that Spark starts lacks this package, or has a different
+            version of it. With any other master, this is only logged as a warning.
     """
     is_here = not type(spark).__module__.startswith("pyspark.sql.connect")
     if is_here:

@@ -45,8 +45,8 @@ def in_task(reader: Reader) -> Reader:
 class RangePartition(InputPartition):
     """One task's work in a stream: a range of one Kafka partition, or small ranges of several.
 
-    There is no range if the plan's ranges for this task are not granted, and several ranges of one partition if only parts of
-    them are granted.
+    If none of the plan's ranges for this task are granted, `ranges` is empty. If only parts of a range are granted, it has
+    several ranges of one partition.
 
     Args:
         ranges: The ranges.

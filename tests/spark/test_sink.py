@@ -80,7 +80,7 @@ def test_a_micro_batch_that_is_run_again_is_written_once_and_another_in_its_plac
 
     batch = sink.forget_newest_commit()
     changed = lines.selectExpr("concat('new ', value) AS value")
-    with pytest.raises(StreamingQueryException, match=rf"with other content(.|\n)*skipBatch={batch}"):
+    with pytest.raises(StreamingQueryException, match=rf"with different content(.|\n)*skipBatch={batch}"):
         sink.run(changed)
     sink.run(changed, skipBatch=batch)
     assert sink.written() == sorted(f"{number}-{line}" for number in range(2) for line in range(10))

@@ -69,8 +69,7 @@ class Source:
         """The brokers' topics, as a query with these options would see them.
 
         Raises:
-            OptionError: As `Topics` does.
-            AuthenticationFailed: As `Topics` does.
+            OptionError, AuthenticationFailed: See `Topics`.
         """
         return self.topics_as(read_committed=self.options.read_committed)
 

@@ -99,7 +99,7 @@ def test_a_retried_task_that_has_no_rows_any_more_is_asked_in_the_middle_of_a_ru
     tasks = Tasks(2, 1, (query.topic or "",), wrote=frozenset({1}), empty=frozenset({0}))
     finish(query.settings(), query.names, 1, RUN, tasks)
     query.write(2, ["e"], 0)
-    with pytest.raises(ReplayDiffers, match="An earlier try wrote 1 rows"):
+    with pytest.raises(ReplayDiffers, match="An earlier attempt wrote 1 rows"):
         finish(query.settings(), query.names, 2, RUN, tasks._replace(retried=frozenset({0})))
 
 

@@ -32,5 +32,5 @@ class Serialized:
 def test_a_generation_is_refused_that_librdkafka_serializes_in_another_way() -> None:
     serialized = b"CGMDv2:" + struct.pack("=i", 41) + b"group and member"
     assert generation_of(cast(Consumer, Serialized(serialized))) == 41
-    with pytest.raises(MembershipError, match="does not show the group's generation"):
+    with pytest.raises(MembershipError, match="does not expose the group's generation"):
         generation_of(cast(Consumer, Serialized(b"CGMDv3:" + serialized)))

@@ -96,7 +96,7 @@ class TestOptions:
             ({"deliveryGuarantee": "maybe"}, "exactly-once or at-least-once is expected"),
             ({"deliveryGuarantee": "at-least-once", "rewriteBatch": "1"}, "rewriteBatch is for streams"),
             ({"transactionalIdPrefix": "a b"}, "letters, digits"),
-            ({"topic": "a,b"}, "add the column topic"),
+            ({"topic": "a,b"}, "add a column named topic"),
             ({"topics": "a"}, "Did you mean topic"),
             ({"kafka.transaction.timeout.ms": "1000", "kafka.delivery.timeout.ms": "2000"}, "is longer than"),
             ({"kafka.delivery.timeout.ms": "1000000"}, r"kafka.delivery.timeout.ms \(1000000 ms\) is longer than"),

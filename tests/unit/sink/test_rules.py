@@ -194,7 +194,7 @@ class TestAReplay:
 
     @pytest.mark.parametrize("now", [Written(9, 0xABC), Written(10, 0xABD)])
     def test_with_other_rows_is_refused_unless_the_user_has_chosen(self, now: Written) -> None:
-        with pytest.raises(ReplayDiffers, match=r"(?s)10 rows of this task.*rewriteBatch=7.*skipBatch=7"):
+        with pytest.raises(ReplayDiffers, match=r"(?s)10 rows of micro-batch 7 from this task.*rewriteBatch=7.*skipBatch=7"):
             check_same("q-0", 7, ROWS, now)
         with pytest.raises(ReplayDiffers):
             check_same("q-0", 7, ROWS, now, Choice(8, 6))

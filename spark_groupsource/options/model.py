@@ -161,7 +161,7 @@ class Options(PlainModel):
         section=END,
         refused_by_streams="a stream commits after each micro-batch",
         meaning=(
-            "With `true` what was read is committed to the group, so the next read goes on there ([how](guide.md#batch-reads))."
+            "With `true` what was read is committed to the group, so the next read continues there ([how](guide.md#batch-reads))."
         ),
     )
 
@@ -172,7 +172,7 @@ class Options(PlainModel):
         meaning=(
             "What happens when records are deleted from Kafka before they are read, or a log [falls "
             "back](design.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
-            "goes on ([what to do](operations.md#data-loss))."
+            "continues ([what to do](operations.md#data-loss))."
         ),
     )
 

@@ -99,7 +99,7 @@ class SinkOptions(PlainModel):
         only_here=True,
         meaning=(
             "The number of one micro-batch, as an error names it. Each task writes all its rows of it, unless it has written "
-            "exactly these rows before. No row is missing then, and some may be there twice."
+            "exactly these rows before. No row is missing then, and some may be duplicated."
         ),
     )
 
@@ -110,7 +110,7 @@ class SinkOptions(PlainModel):
         only_here=True,
         meaning=(
             "The number of one micro-batch, as an error names it. No task writes anything more of it, and what is there stays. "
-            "No row is there twice because of it, and some may be missing."
+            "This choice duplicates no row, and some may be missing."
         ),
     )
 

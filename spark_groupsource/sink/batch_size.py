@@ -23,7 +23,7 @@ TOPIC_LIMIT_S = 3.0
 """How long a task of the sink waits for the largest batch that its topics take. Without an answer its batches are small."""
 
 TOPIC_LIMIT_KEPT_S = 300.0
-"""How long a process believes this answer. A task that fails ends its process, so the next try asks anew."""
+"""How long a process believes this answer. A task that fails ends its process, so the next attempt asks anew."""
 
 SETTING = "batch.size"
 LARGEST = 1_000_000

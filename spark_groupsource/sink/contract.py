@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError
 from spark_groupsource.sink.token import Token, Written
 
 FULL_QUEUE_POLL_S = 0.005
-"""How long a producer is polled before the next try: the pure Python one while its queue is full, the native one while it keeps
-much."""
+"""How long a producer is polled before the next attempt: the pure Python one while its queue is full, the native one while it
+keeps much."""
 
 FLUSH_S = (0.001, 0.1)
 """How long a task waits for deliveries in its first call, and in a later one. In between it looks for rows that were refused.

@@ -79,8 +79,8 @@ _ADVICE: Mapping[int, str] = {
     ),
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or check its name.",
     KafkaError.UNKNOWN_TOPIC_OR_PART: (
-        "A broker does not know the topic, or a partition that was just added: mostly the next try of the task succeeds. If it "
-        "does not, check whether the topic was deleted."
+        "A broker does not know the topic, or a partition that was just added: usually the next attempt of the task succeeds. If "
+        "it does not, check whether the topic was deleted."
     ),
     KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition that the column partition names.",
     KafkaError.MSG_SIZE_TOO_LARGE: (
@@ -115,8 +115,8 @@ SINK_ACL: Mapping[int, str] = {
 TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
     BrokerUnavailable: (
-        "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier try of the task left "
-        "a transaction open: it ends after kafka.transaction.timeout.ms (120 s by default)."
+        "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier attempt of the task "
+        "left a transaction open: it ends after kafka.transaction.timeout.ms (120 s by default)."
     ),
 }
 """What to check if a token cannot be read or committed."""
@@ -127,8 +127,8 @@ _CHECK: Mapping[type[GroupKafkaError], str] = {
 """What to check, where the code says no more."""
 
 _FENCED_ADVICE = (
-    "Another try of this task has begun, or a second query runs on the same checkpoint or on a copy of it: each takes the id "
-    "from the other. Or the transaction took longer than kafka.transaction.timeout.ms. What this try wrote is aborted; no "
+    "Another attempt of this task has begun, or a second query runs on the same checkpoint or on a copy of it: each takes the id "
+    "from the other. Or the transaction took longer than kafka.transaction.timeout.ms. What this attempt wrote is aborted; no "
     "reader of committed records sees it"
 )
 

@@ -1,4 +1,4 @@
-"""The end of a micro-batch, at the driver: check that a replay was the same, end what earlier tries left, and keep a token."""
+"""The end of a micro-batch, at the driver: check that a replay was the same, end what earlier attempts left, and keep a token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tasks(NamedTuple):
     empty: frozenset[int] = frozenset()
     """Those without rows."""
     retried: frozenset[int] = frozenset()
-    """Those of which Spark had begun another try before."""
+    """Those of which Spark had begun another attempt before."""
 
 
 def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Tasks) -> None:
@@ -66,8 +66,8 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         # 1. Read the driver's token: is this the first micro-batch of a run, which may be a replay?
         before = tokens.of_driver()
         first = may_be_a_replay(before, run)
-        # 2. End what earlier tries left open, before 3 reads their tokens. A transaction that is still open could commit one
-        #    afterwards, and its rows would be there besides those of this try.
+        # 2. End what earlier attempts left open, before 3 reads their tokens. A transaction that is still open could commit one
+        #    afterwards, and its rows would be there besides those of this attempt.
         left = _left_by_earlier_tries(settings, names, tokens, tasks, first=first)
         # 3. Compare what the tasks have written with what was there.
         if first:
@@ -94,7 +94,7 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
 def _left_by_earlier_tries(
     settings: SinkSettings, names: Names, tokens: Tokens, tasks: Tasks, *, first: bool
 ) -> Mapping[int, Mark]:
-    """End the transactions of tasks that had rows in an earlier try and have none now, and return their marks.
+    """End the transactions of tasks that had rows in an earlier attempt and have none now, and return their marks.
 
     Nobody else ends them: a task without rows takes no transactional id. Until they end, no reader of committed records sees what
     comes after them. Without a mark a task has neither a transaction nor a token of this micro-batch.

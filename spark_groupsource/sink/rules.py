@@ -25,7 +25,7 @@ class Choice(NamedTuple):
     rewrite: int | None = None
     """The option `rewriteBatch`: this micro-batch is written again, whatever is in the topic. No row is missing then."""
     skip: int | None = None
-    """The option `skipBatch`: nothing more of this micro-batch is written. No row is there twice then."""
+    """The option `skipBatch`: nothing more of this micro-batch is written. This choice duplicates no row."""
 
     def covers(self, batch: int) -> bool:
         """Return whether the user has chosen for this micro-batch."""
@@ -148,9 +148,9 @@ def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
     return CheckpointBehindSink(
         f"{task}: micro-batch {batch} is to be written, and micro-batch {newest} is in the topic already. The checkpoint is "
         "older than what the query has written: it was restored, or a second driver runs on a copy of it. Choose:\n"
-        "  - Start with the newest checkpoint. No row is missing, none is there twice.\n"
+        "  - Start with the newest checkpoint. No row is missing or duplicated.\n"
         f"  - Set another transactionalIdPrefix, and rewriteBatch={batch}. Then everything after this checkpoint is written "
-        f"again. No row is missing. Rows of micro-batches {batch} to {newest} may be there twice."
+        f"again. No row is missing. Rows of micro-batches {batch} to {newest} may be duplicated."
     )
 
 
@@ -161,9 +161,9 @@ def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> Wri
         f"{task}: micro-batch {batch} is to be written, and {part}, {rows} rows, was written with {where}. transactionalIdPrefix "
         "or topic was changed while this micro-batch was half written. This task has written nothing. "
         "Choose:\n  - Start the query with the prefix and the topic that it had. Once this micro-batch is finished, stop the "
-        "query and change them. No row is missing, none is there twice.\n"
-        f"  - rewriteBatch={batch}: all rows of the micro-batch are written. None is missing, and {rows} rows are there twice.\n"
-        f"  - skipBatch={batch}: nothing more of it is written. No row is there twice because of it, and all but those {rows} "
+        "query and change them. No row is missing or duplicated.\n"
+        f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing, and {rows} rows are duplicated.\n"
+        f"  - skipBatch={batch}: nothing more of it is written. This choice duplicates no row, and all but those {rows} "
         "rows are missing."
     )
 
@@ -185,7 +185,7 @@ def check_elsewhere_again(
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
-        WrittenElsewhere: This one is there twice, in part or as a whole.
+        WrittenElsewhere: This one is duplicated, in part or as a whole.
     """
     newest = max((place.newest for place in elsewhere), default=-1)
     if choice.covers(batch) or newest < batch:
@@ -198,8 +198,8 @@ def check_elsewhere_again(
     raise WrittenElsewhere(
         f"{name}: micro-batch {batch} is written, and {rows} rows of it had been written with {where}. transactionalIdPrefix or "
         "topic was changed while this micro-batch was half written, and the brokers did not list those groups when its tasks "
-        f"looked for them. So up to {rows} rows are there twice. To go on with what is there, set rewriteBatch={batch} or "
-        f"skipBatch={batch}: nothing more is written or removed."
+        f"looked for them. So up to {rows} rows are duplicated. To continue with the rows that are in the topic, set "
+        f"rewriteBatch={batch} or skipBatch={batch}: nothing more is written or removed."
     )
 
 
@@ -215,8 +215,8 @@ def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
         f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink keeps offsets in its groups, and "
         f"{why}. Offsets expire after offsets.retention.minutes (7 days by default) without a micro-batch. Choose:\n"
         f"  - rewriteBatch={batch}: the rows of the micro-batch are written. None is missing. If the query was stopped in this "
-        "micro-batch, those that it had written by then are there twice. If it was stopped while it waited for data, none is.\n"
-        f"  - skipBatch={batch}: nothing of the micro-batch is written now. None is there twice, and those that the query had "
+        "micro-batch, those that it had written by then are duplicated. If it was stopped while it waited for data, none is.\n"
+        f"  - skipBatch={batch}: nothing of the micro-batch is written now. No row is duplicated, and those that the query had "
         "not written by then are missing."
     )
 
@@ -328,17 +328,17 @@ def check_batch(
         rows: How many rows they have.
         before: The driver's token.
         silent: The tokens of tasks that have no rows now: they looked at no token themselves. Tasks with higher numbers, which
-            this try does not have, are among them.
+            this attempt does not have, are among them.
         choice: What the user chose.
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
-        ReplayDiffers: An earlier try wrote rows in a task that there is not now, or another number of rows.
+        ReplayDiffers: An earlier attempt wrote rows in a task that there is not now, or another number of rows.
     """
     if before is not None and before.batch > batch:
         raise CheckpointBehindSink(
             f"Micro-batch {batch} was written, and micro-batch {before.batch} is in the topic already: a second driver runs on "
-            "the same checkpoint, or on a copy of it. Stop one of the two. No row is missing, none is there twice."
+            "the same checkpoint, or on a copy of it. Stop one of the two. No row is missing or duplicated."
         )
     if choice.covers(batch):
         return
@@ -354,7 +354,7 @@ def check_batch(
         )
     if before is not None and before.batch == batch and before.rows != rows:
         raise ReplayDiffers(
-            f"Micro-batch {batch} has {rows} rows now, and an earlier try had written all of it with {before.rows}. So its "
+            f"Micro-batch {batch} has {rows} rows now, and an earlier attempt had written all of it with {before.rows}. So its "
             f"results are different each time. {_choices(batch, before.rows, rows)}"
         )
 

@@ -59,7 +59,7 @@ class Attempt(NamedTuple):
     query: str
     """The query's id."""
     number: int = 0
-    """Which try of the task this is, from 0 on."""
+    """Which attempt of the task this is, from 0 on."""
 
 
 class _NotKnownYet(Exception):
@@ -85,7 +85,7 @@ class Report(NamedTuple):
 
 
 def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Report:
-    """Write the rows of one task in a transaction, unless an earlier try of the task has written them.
+    """Write the rows of one task in a transaction, unless an earlier attempt of the task has written them.
 
     Args:
         settings: How the query writes.
@@ -96,7 +96,7 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
 
     Raises:
         CheckpointBehindSink, WrittenElsewhere, BatchUnknown, ReplayDiffers, TokenUnreadable: See rules.py.
-        WriterFenced: Another try of the task has begun.
+        WriterFenced: Another attempt of the task has begun.
         RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Readers of committed records see none of the task's.
     """
     first, rows = _begun(batches, settings.topic)
@@ -289,7 +289,7 @@ def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.Rec
 
 
 class _Writer:
-    """One try of one task."""
+    """One attempt of one task."""
 
     def __init__(
         self,
@@ -325,14 +325,15 @@ class _Writer:
         if _connect(self._producer, self._settings):
             # The clients of 2 find their coordinators meanwhile. Without a broker each would try to connect 70 times a second.
             tokens.connect(task, run)
-        # 1. Take the id. That fences every earlier try of the task, and ends its transaction: it can commit nothing any more.
+        # 1. Take the id. That fences every earlier attempt of the task, and ends its transaction: it can commit nothing any more.
         began = time.monotonic()
         self._retried(self._producer.init_transactions, INIT_TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
-            # The coordinators may have moved meanwhile, and one that is cut off does not know what an earlier try has committed.
+            # The coordinators may have moved meanwhile, and one that is cut off does not know what an earlier attempt committed.
             tokens.close(wait=False)
-        # 2. Read the token, and never before 1: an earlier try that is still alive could then commit its rows and its token after
-        #    this one has read that there is none. This one would write the same rows again, and readers would see them twice.
+        # 2. Read the token, and never before 1: an earlier attempt that is still alive could then commit its rows and its token
+        #    after this one has read that there is none. This one would write the same rows again, and consumers would see them
+        #    twice.
         token = tokens.of_task(task, topics)
         driver, elsewhere, choice = None, None, self._settings.choice
         if may_be_a_replay(token, run) or choice.covers(batch):
@@ -400,7 +401,7 @@ class _Writer:
             self.relies_on_its_last = False
 
     def close(self) -> bool:
-        """Abort the transaction if it is still open, best effort: the next try of the task does it otherwise.
+        """Abort the transaction if it is still open, best effort: the next attempt of the task does it otherwise.
 
         If a signal interrupts it, it continues where it was when it is called again.
 
@@ -411,7 +412,9 @@ class _Writer:
             try:
                 self._producer.abort_transaction(ABORT_S)
             except KafkaException as refused:
-                log.info("%s: the transaction was not aborted, and the next try aborts it: %s", self._id, refused.args[0].str())
+                log.info(
+                    "%s: the transaction was not aborted, and the next attempt aborts it: %s", self._id, refused.args[0].str()
+                )
             self._open = False
         return self._committed
 
@@ -433,7 +436,7 @@ class _Writer:
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
         # 2. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
-        #    next try would write them again. On each topic: one of them may be deleted later, and its offsets with it. The last
+        #    next attempt would write them again. On each topic: one of them may be deleted later with its offsets. The last
         #    rows are delivered meanwhile.
         try:
             for topic in topics:

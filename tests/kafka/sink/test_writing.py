@@ -165,7 +165,7 @@ def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
         query.write(0, ["new"])
         yield pa.RecordBatch.from_pydict({"value": ["old"]})
 
-    with pytest.raises(WriterFenced, match="Another try of this task has begun"):
+    with pytest.raises(WriterFenced, match="Another attempt of this task has begun"):
         query.write_all(0, rows())
     assert read_committed(query.cluster, query.topic) == ["new"]
 
@@ -174,7 +174,7 @@ def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
 def test_after_a_slow_fence_the_token_is_read_by_a_new_client(
     query: Query, monkeypatch: pytest.MonkeyPatch, believed_s: float
 ) -> None:
-    """The coordinator that a client found before may have been replaced, and not know the token of an earlier try."""
+    """The coordinator that a client found before may have been replaced, and not know the token of an earlier attempt."""
     monkeypatch.setattr(writing, "COORDINATOR_BELIEVED_S", believed_s)
     made: list[str] = []
     make = tokens.Tokens._make

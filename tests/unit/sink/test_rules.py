@@ -166,7 +166,7 @@ class TestWhatIsElsewhere:
     def test_is_looked_at_again_by_the_driver(self) -> None:
         check_elsewhere_again("q", 8, None, [place(7, 7)])
         check_elsewhere_again("q", 8, None, [place(7, 8)], Choice(rewrite=8))
-        with pytest.raises(WrittenElsewhere, match="So up to 10 rows are there twice"):
+        with pytest.raises(WrittenElsewhere, match="So up to 10 rows are duplicated"):
             check_elsewhere_again("q", 8, None, [place(7, 8)])
         with pytest.raises(CheckpointBehindSink):
             check_elsewhere_again("q", 8, None, [place(9)])
@@ -208,7 +208,7 @@ class TestAReplay:
         check_batch(7, 2, 20, driver(6), {task: token(7)}, Choice(rewrite=7))
 
     def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="has 21 rows now, and an earlier try had written all of it with 20"):
+        with pytest.raises(ReplayDiffers, match="has 21 rows now, and an earlier attempt had written all of it with 20"):
             check_batch(7, 2, 21, driver(7), {})
         check_batch(7, 2, 20, driver(7), {})
 

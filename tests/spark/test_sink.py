@@ -153,7 +153,7 @@ def test_the_rows_are_those_of_sparks_own_sink(spark: SparkSession, cluster: Clu
 @pytest.mark.parametrize(
     ("kind", "mode", "more", "said"),
     [
-        ("STRING", "overwrite", {}, "Kafka only appends"),
+        ("STRING", "overwrite", {}, "Kafka can only append"),
         ("INT", "append", {}, "value cannot be INT"),
         ("STRING", "append", {"kafka.password": "hunter2"}, "no setting of this name"),
     ],

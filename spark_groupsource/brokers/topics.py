@@ -251,7 +251,7 @@ class Topics:
             if partition in partitions and partition not in known and (far_apart or now - unknown_since >= self._patience_s)
         }
         if silent_again:
-            # The leader may have moved since the last question, and `_offsets` has just found the new one, so ask that once more.
+            # The leader may have moved since the last request. The call above has refreshed the leaders, so ask once more.
             # If the last question was long ago, ask until the patience is over, because the next trigger may be an hour away.
             known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()

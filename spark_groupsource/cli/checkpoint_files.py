@@ -13,7 +13,7 @@ from spark_groupsource.errors import CheckpointUnreadable, OptionError
 
 
 class Checkpoint:
-    """A checkpoint to migrate, on a local path or at a URI that PyArrow reads (`s3`, `gs`, `hdfs`, `abfss`)."""
+    """A checkpoint, on a local path or at a URI that PyArrow reads (`s3`, `gs`, `hdfs`, `abfss`)."""
 
     def __init__(self, location: str) -> None:
         """Find the file system. No file is read yet.

@@ -241,7 +241,7 @@ class ConfirmedPlans:
         )
 
     def _alive(self, owned: Collection[TopicPartition]) -> frozenset[str]:
-        """Return the streams that are running (`rules.alive`), without those whose members have left for good.
+        """Return the streams that are running (`rules.alive`). A record whose member has left for good does not count.
 
         Args:
             owned: the partitions that this member has, adopted or not yet.

@@ -33,7 +33,6 @@ The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`
 """
 
 RECONNECT = "reconnect.backoff.ms"
-RECONNECT_MAX = "reconnect.backoff.max.ms"
 
 RECONNECT_MS = 1000
 """Our default of `reconnect.backoff.ms`.
@@ -147,7 +146,7 @@ def client_settings(kafka: Mapping[str, str]) -> dict[str, str]:
         kafka: The user's `kafka.*`, translated for librdkafka.
     """
     of_user = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY | FOR_CONSUMERS_ONLY}
-    return {**EVERY_CLIENT, **_reconnecting(RECONNECT_MS, kafka), **of_user}
+    return {**EVERY_CLIENT, **_backoff(RECONNECT, RECONNECT_MS, kafka), **of_user}
 
 
 def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = ()) -> dict[str, str]:
@@ -161,7 +160,7 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
     return {
         **EVERY_CLIENT,
         **EVERY_MEMBER,
-        **_reconnecting(RECONNECT_MS, kafka),
+        **_backoff(RECONNECT, RECONNECT_MS, kafka),
         **(CLASSIC_MEMBER if kafka.get("group.protocol") != "consumer" else {}),
         **({"topic.blacklist": ",".join(f"^{topic}$" for topic in ignored_topics)} if ignored_topics else {}),
         **{name: value for name, value in kafka.items() if name not in FOR_CONSUMERS_ONLY},
@@ -188,7 +187,7 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
     return {
         **EVERY_CLIENT,
         **CONSUMER,
-        **_reconnecting(RECONNECT_MS, kafka),
+        **_backoff(RECONNECT, RECONNECT_MS, kafka),
         "queued.max.messages.kbytes": str(buffer_bytes // 32 // 1024),
         "max.partition.fetch.bytes": str(buffer_bytes // 64),
         **of_user,
@@ -250,9 +249,9 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
         exactly_once: Whether the producer writes in transactions.
     """
     defaults = {name: value for name, value in EVERY_CLIENT.items() if name != "isolation.level"}
-    settings = {**defaults, **PRODUCER, **_reconnecting(RECONNECT_MS, kafka)}
+    settings = {**defaults, **PRODUCER, **_backoff(RECONNECT, RECONNECT_MS, kafka)}
     if exactly_once:
-        settings[RETRY] = str(min(RETRY_MS_IN_TRANSACTIONS, int(kafka.get("retry.backoff.max.ms", RETRY_MS_IN_TRANSACTIONS))))
+        settings |= _backoff(RETRY, RETRY_MS_IN_TRANSACTIONS, kafka)
         longest = max(TRANSACTION_TIMEOUT_MS, *(int(kafka.get(name, 0)) for name in ("message.timeout.ms", "socket.timeout.ms")))
         settings["transaction.timeout.ms"] = str(min(longest, LONGEST_TRANSACTION_MS))
     elif "enable.idempotence" not in kafka and excludes_idempotence(kafka):
@@ -281,9 +280,10 @@ def request_settings(kafka: Mapping[str, str]) -> dict[str, str]:
         kafka: The user's `kafka.*` of a producer, translated for librdkafka.
     """
     of_user = {name: value for name, value in kafka.items() if name not in PRODUCER_NAMES}
-    return {**client_settings(of_user), **({} if RECONNECT in of_user else _reconnecting(RECONNECT_MS_OF_A_TOKEN, of_user))}
+    return {**client_settings(of_user), **({} if RECONNECT in of_user else _backoff(RECONNECT, RECONNECT_MS_OF_A_TOKEN, of_user))}
 
 
-def _reconnecting(backoff_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return our pause between connections, or the user's maximum if that is shorter, because librdkafka refuses a longer one."""
-    return {RECONNECT: str(min(backoff_ms, int(kafka.get(RECONNECT_MAX, backoff_ms))))}
+def _backoff(name: str, ours_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return our default of a pause, or the user's maximum of it if that is shorter, because librdkafka refuses a longer one."""
+    longest = name.removesuffix(".ms") + ".max.ms"
+    return {name: str(min(ours_ms, int(kafka.get(longest, ours_ms))))}

@@ -217,12 +217,12 @@ class DurableWatch:
     # Called on any thread, and in a signal handler.
 
     def conclude(self, wait_s: float) -> bool:
-        """Read both places once more, and wait until what is found is closed.
+        """Read the report and the checkpoint once more. If the plan turns out to be finished, wait until its claims are closed.
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
 
         Args:
-            wait_s: for how many seconds it looks. What it finds then is closed, however long the brokers take: up to CLOSED_S.
+            wait_s: how many seconds to look whether the plan is finished. If it is, the brokers have up to CLOSED_S in all.
 
         Returns:
             Whether the newest plan's claims are closed.

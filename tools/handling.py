@@ -66,16 +66,17 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling(ENDS, "9 to 15 s", None, "no answer to the first requests of a start"),
         Handling(
-            "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later one, or any other error"
+            "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later request, or any other error"
         ),
         Handling(
-            "warns once, and reads the other partitions; if it last asked nearly as long ago, the trigger waits for the answer",
+            "warns once, and reads the other partitions; if the last request was about that long ago, or longer, the trigger "
+            "waits for the answer",
             "2 min, each partition",
             "kafkaConsumer.pollTimeoutMs",
             "the leader of an owned partition is silent",
         ),
         Handling(
-            "reads the other partitions; asks again between triggers, too",
+            "reads the other partitions, and also asks again between triggers",
             "2 min, each partition",
             "assignmentTimeout",
             "the same, and the group has no commit there yet",
@@ -100,19 +101,20 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "leaves the group, joins it as a new member, continues from what the group holds",
             "2 min, each of Spark's calls",
             "assignmentTimeout",
-            "no answer to a commit, which librdkafka sends up to three times: within `kafka.request.timeout.ms` (60 s) each, or "
-            "until the connection breaks, as when a heartbeat of KIP-848 gets no answer within the brokers' interval (5 s)",
+            "no answer to a commit: librdkafka sends it up to three times, and each time waits for `kafka.request.timeout.ms` "
+            "(60 s), or until the connection breaks, for example because a KIP-848 heartbeat gets no answer within the brokers' "
+            "interval (5 s)",
         ),
     ),
     CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
     AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
-    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or that of Kafka Connect"),),
+    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or a group of Kafka Connect"),),
     TopicNotFound: (
-        Handling("at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
+        Handling("at the start: ends. Later: gives up the partitions, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
     ),
     MemberFenced: (
-        Handling("at its start with `kafka.group.protocol=consumer`: joins again. Otherwise: ends", "2 min", "assignmentTimeout"),
+        Handling("at the start with `kafka.group.protocol=consumer`: joins again. Otherwise: ends", "2 min", "assignmentTimeout"),
     ),
     MembershipError: (
         Handling(ENDS, AT_ONCE, None),
@@ -120,8 +122,8 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "joins again",
             "2 min, each of Spark's calls",
             "assignmentTimeout",
-            "GROUP_MAX_SIZE_REACHED, to a run that has been a member before: it has left, and the group may still count its "
-            "earlier member",
+            "GROUP_MAX_SIZE_REACHED, for a run that was a member before and has left: the group may still count its earlier "
+            "member",
         ),
     ),
 }
@@ -131,12 +133,12 @@ over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or
 OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling("sends its rows again", "2 min, each row", "kafka.delivery.timeout.ms"),
-        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
+        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, in answer to a step of its transaction"),
         Handling(
-            "repeats it",
+            "repeats the request",
             f"{GROUP_OFFSETS_S:.0f} s; without the option `topic` a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
             None,
-            "the same, to a request for what the task has written before",
+            "the same, in answer to a request for what the task has already written",
         ),
     ),
     SinkError: (
@@ -154,10 +156,10 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     TopicNotFound: (
         Handling(ENDS, AT_ONCE, None),
         Handling(
-            "writes its rows again, unless they are more than half of `kafka.buffer.memory` by then",
+            "writes its rows again, unless they already take more than half of `kafka.buffer.memory`",
             f"{PARTITIONS_KNOWN_S:.0f} s",
             None,
-            "UNKNOWN_TOPIC_OR_PART to a transaction: partitions were added, and not all brokers know them",
+            "UNKNOWN_TOPIC_OR_PART in a transaction: partitions were added, and not all brokers know about them yet",
         ),
     ),
     RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),

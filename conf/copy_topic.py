@@ -1,10 +1,10 @@
-"""A query that copies a topic into another, exactly once, until it is stopped.
+"""Copy a topic to another topic, exactly once, until the query is stopped.
 
 python copy_topic.py SOURCE SINK CHECKPOINT
 
-SOURCE and SINK are properties files with the options of the source and of the sink. Start it twice, each with a checkpoint of its
-own, and the two share the topic. Kill either at any time and start it again: a reader with isolation.level=read_committed finds
-each record once.
+SOURCE and SINK are properties files with the options of the source and of the sink. If you start the program twice, each
+time with its own checkpoint, the two queries share the topic. You can kill either at any time and restart it: a consumer with
+isolation.level=read_committed finds each record once.
 
 On SIGTERM the query finishes its running micro-batch, confirms it, and leaves the group.
 """

@@ -1,16 +1,16 @@
-"""A query that reads Avro or Protobuf in Confluent's wire format into typed columns, with the schemas of a registry.
+"""Read Avro or Protobuf in Confluent's wire format into typed columns, with the schemas of a registry.
 
 spark-submit --packages org.apache.spark:spark-avro_2.13:VERSION registry.py OPTIONS CHECKPOINT OUTPUT
 
-OPTIONS is a properties file with the options of the source and, beside them:
+OPTIONS is a properties file with the options of the source and, in addition:
 
-    registry.url              the registry; registry.NAME is any other setting of confluent-kafka's SchemaRegistryClient
-    reader.subject            the subject whose schema is the reader's: it gives the columns
-    reader.version            the version of that schema; without it the latest when the query starts
-    reader.message            Protobuf: the full name of the message; without it the first one of the schema
+    registry.url              the registry's address; registry.NAME is any other setting of confluent-kafka's SchemaRegistryClient
+    reader.subject            the subject of the reader's schema, which determines the columns
+    reader.version            the version of that schema; by default the latest version when the query starts
+    reader.message            Protobuf: the full name of the message; by default the first message of the schema
 
-OUTPUT/records has the typed rows, OUTPUT/dead-letters the records that cannot be read. A micro-batch replaces what an earlier
-attempt at it has written, so each record is in one of them, once.
+OUTPUT/records has the typed rows, and OUTPUT/dead-letters the records that cannot be read. If a micro-batch is run again, it
+replaces the output of its earlier attempt, so each record is in one of the two folders, once.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ KAFKA = ["topic", "partition", "offset", "timestamp", "key"]
 MAGIC = b"\0"
 UNKNOWN_ID = "the registry does not know the schema id"
 LOOK_UPS = 100
-"""Largest number of new ids that one micro-batch asks the registry for: the most frequent ones. Corrupt records may have any."""
+"""The maximum number of new ids that a micro-batch looks up, the most frequent first. Corrupt records may have arbitrary ids."""
 HIGHEST_ID = 2**31 - 1
-"""Ids are integers with a sign. Corrupt bytes may be more, and not every registry says of such a number that it was not found."""
+"""Ids are signed integers. Corrupt bytes may be larger, and not every registry answers "not found" for such a number."""
 NOT_FOUND = {40401, 40402, 40403}
-"""The registry's codes for an id, or for what its schema refers to. Any other error ends the query: the records may be good."""
+"""Codes for a missing id or a missing reference of its schema. Any other error ends the query: the records may be good."""
 
 
 class Reader(Protocol):
@@ -78,12 +78,12 @@ class Avro:
         self.value = f.col("decoded").dropFields("_read")
 
     def columns(self, prefix: bytes, schema: Schema) -> dict[bytes, Column]:
-        """Return one column: an id has one schema."""
+        """Return one column, because an id has one schema."""
         return {prefix: from_avro(behind(prefix), inlined(self._client, schema), self._options)}
 
 
 class Protobuf:
-    """Records are decoded with the reader's schema: Protobuf's fields have numbers."""
+    """Decodes all records with the reader's schema, because Protobuf finds fields by their numbers."""
 
     def __init__(self, client: SchemaRegistryClient, schema: Schema, message: str | None) -> None:
         self._client = client
@@ -95,12 +95,12 @@ class Protobuf:
         self.value = f.col("decoded")
 
     def columns(self, prefix: bytes, schema: Schema) -> dict[bytes, Column]:
-        """Return a column for each way to write the index of the message."""
+        """Return a column for each encoding of the index of the message."""
         _, indexes = compiled(self._client, schema)
         path = indexes.get(self._message, ())
         ways = [bytes(varints([len(path), *path]))] if path else []
         if path == (0,):
-            ways.append(b"\0")  # the usual one, in short
+            ways.append(b"\0")  # the short form of the usual index
         return {prefix + way: self._column(prefix + way) for way in ways}
 
     def _column(self, prefix: bytes) -> Column:
@@ -109,7 +109,7 @@ class Protobuf:
 
 
 class Decoder:
-    """The schema ids that were looked up, and the columns that they make of a DataFrame with Kafka's columns."""
+    """Decodes a DataFrame with Kafka's columns, and remembers the schemas that it has looked up."""
 
     def __init__(self, client: SchemaRegistryClient, reader: Reader) -> None:
         self.client = client
@@ -118,9 +118,9 @@ class Decoder:
         self._columns: dict[bytes, Column] = {}
 
     def decode(self, records: DataFrame) -> DataFrame:
-        """Return Kafka's columns, `schema_id`, `raw` (the bytes), `value` (the struct) and `reason` (null if it was read).
+        """Return Kafka's columns, `schema_id`, `raw` (the bytes), `value` (the struct) and `reason` (null if the value was read).
 
-        A record without a value, a tombstone, was read: it has neither `value` nor `reason`.
+        A record without a value (a tombstone) counts as read: it has neither `value` nor `reason`.
         """
         framed = (f.length("value") >= 5) & f.startswith("value", f.lit(MAGIC))
         schema_id = f.when(framed, f.conv(f.hex(f.substring("value", 2, 4)), 16, 10).cast("long"))
@@ -133,19 +133,19 @@ class Decoder:
             .when(~f.col("schema_id").isin(sorted(self._known)), UNKNOWN_ID)
             .otherwise("cannot be read with its schema and the reader's")
         )
-        # Two steps: `decoded` is used more than once.
+        # Two steps, because `decoded` is used more than once.
         first = records.select(*KAFKA, schema_id.alias("schema_id"), f.col("value").alias("raw"), decoded.alias("decoded"))
         return first.select(*KAFKA, "schema_id", "raw", self._reader.value.alias("value"), reason.alias("reason"))
 
     def learn(self, decoded: DataFrame) -> bool:
-        """Fetch the schemas of the ids that are unknown, and return whether one was found."""
+        """Fetch the schemas of unknown ids, and return whether at least one was found."""
         new = decoded.where((f.col("reason") == UNKNOWN_ID) & (f.col("schema_id") <= HIGHEST_ID))
         asked = new.groupBy("schema_id").count().orderBy(f.desc("count")).limit(LOOK_UPS)
         found = [self.look_up(row.schema_id) for row in asked.collect()]
         return any(found)
 
     def look_up(self, schema_id: int) -> bool:
-        """Fetch a schema, once, and return whether the registry has it."""
+        """Fetch a schema, and return whether the registry has it."""
         try:
             schema = self.client.get_schema(schema_id)
             self._known.add(schema_id)
@@ -159,12 +159,12 @@ class Decoder:
 
 
 def behind(prefix: bytes) -> Column:
-    """Return the rest of the value."""
+    """Return the value without the prefix."""
     return f.substring("value", len(prefix) + 1, 2**31 - 1)
 
 
 def varints(numbers: list[int]) -> Iterator[int]:
-    """Yield the bytes of numbers as the wire format writes a message's index: zigzag, 7 bits in each byte, the lowest first."""
+    """Encode numbers as the wire format encodes a message's index: zigzag, 7 bits in each byte, the lowest first."""
     for number in numbers:
         left = number * 2
         while left >= 128:
@@ -174,7 +174,7 @@ def varints(numbers: list[int]) -> Iterator[int]:
 
 
 def references(client: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
-    """Return every schema that a schema refers to, and those that they refer to, by name."""
+    """Return every schema that a schema refers to, directly or indirectly, by name."""
     found: dict[str, Schema] = {}
     left = list(schema.references or [])
     while left:
@@ -187,7 +187,7 @@ def references(client: SchemaRegistryClient, schema: Schema) -> dict[str, Schema
 
 
 def inlined(client: SchemaRegistryClient, schema: Schema) -> str:
-    """Return an Avro schema that refers to no other one: the first use of a name is replaced by its definition."""
+    """Return an Avro schema without references: the first use of each name is replaced by its definition."""
     texts = {name: referred.schema_str or "" for name, referred in references(client, schema).items()}
 
     def replaced(node: Any, namespace: str) -> Any:
@@ -210,15 +210,15 @@ def inlined(client: SchemaRegistryClient, schema: Schema) -> str:
 def compiled(client: SchemaRegistryClient, schema: Schema) -> tuple[bytes, dict[str, tuple[int, ...]]]:
     """Return a Protobuf schema's descriptors, and the index of each of its messages by full name.
 
-    A registry has the text of a `.proto` file, or the descriptor in base64, as the producer has registered it. Not every
-    registry converts one into the other, so the compiler does.
+    A registry has either the text of a `.proto` file or the descriptor in base64, whichever the producer registered. Not every
+    registry converts one into the other, so this function uses the compiler.
 
     Raises:
         ValueError: The compiler refuses the schema.
-        DecodeError: The base64 is no descriptor.
+        DecodeError: The base64 is not a descriptor.
     """
     given = FileDescriptorSet()
-    for module in (meta_pb2, decimal_pb2):  # what Confluent's schemas import without a reference
+    for module in (meta_pb2, decimal_pb2):  # Confluent's schemas import these without a reference
         given.file.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
@@ -237,12 +237,12 @@ def compiled(client: SchemaRegistryClient, schema: Schema) -> tuple[bytes, dict[
         if answer.returncode != 0:
             raise ValueError(answer.stderr.strip())
         descriptors = (folder / "made").read_bytes()
-    last = FileDescriptorSet.FromString(descriptors).file[-1]  # imports are before what imports them
+    last = FileDescriptorSet.FromString(descriptors).file[-1]  # a file comes after its imports
     return descriptors, dict(indexes(last.message_type, last.package, ()))
 
 
 def indexes(messages: Sequence[Any], scope: str, path: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the full name and the index of each message, and of those inside it."""
+    """Yield the full name and the index of each message and of its nested messages."""
     for number, message in enumerate(messages):
         name = f"{scope}.{message.name}".lstrip(".")
         yield name, (*path, number)
@@ -250,9 +250,9 @@ def indexes(messages: Sequence[Any], scope: str, path: tuple[int, ...]) -> Itera
 
 
 def connected(options: Mapping[str, str]) -> Decoder:
-    """Return a decoder whose reader is the schema that `reader.subject` and `reader.version` name."""
+    """Return a decoder with the reader's schema that `reader.subject` and `reader.version` name."""
     settings = {name.removeprefix("registry."): value for name, value in options.items() if name.startswith("registry.")}
-    client = SchemaRegistryClient({"timeout": 30, **settings})  # the client's default is to wait without end
+    client = SchemaRegistryClient({"timeout": 30, **settings})  # by default the client waits without limit
     version: int | Literal["latest"] = int(options["reader.version"]) if "reader.version" in options else "latest"
     found = client.get_version(options["reader.subject"], version)
     reader: Reader
@@ -269,11 +269,11 @@ def connected(options: Mapping[str, str]) -> Decoder:
 def start(
     spark: SparkSession, decoder: Decoder, options: Mapping[str, str], checkpoint: str, output: str, **trigger: Any
 ) -> StreamingQuery:
-    """Start the query, or start it again on its checkpoint."""
+    """Start the query, or restart it on its checkpoint."""
 
     def write(records: DataFrame, number: int) -> None:
         decoded = decoder.decode(records).persist()
-        if decoder.learn(decoded):  # at most once for each new schema: the micro-batch is read again
+        if decoder.learn(decoded):  # reads the micro-batch again, at most once for each new schema
             decoded.unpersist()
             decoded = decoder.decode(records).persist()
         typed = decoded.where("reason IS NULL").select(*KAFKA, "schema_id", "value")
@@ -293,7 +293,7 @@ def main() -> None:
     file, checkpoint, output = sys.argv[1:]
     options = read_properties(file)
     spark = SparkSession.builder.appName("registry").getOrCreate()
-    register(spark)  # what Spark has finished is confirmed at once; and Databricks may need it to find the source
+    register(spark)  # confirms finished micro-batches immediately; Databricks may need it to find the source
     await_termination(start(spark, connected(options), options, checkpoint, output, processingTime="10 seconds"))
 
 

@@ -3,7 +3,7 @@
 #
 #   SPARK_MASTER=spark://localhost:7077 conf/submit.sh conf/orders.properties /data/checkpoints/billing-1 /data/orders-1
 #
-# A second query of the group needs a checkpoint and an output of its own. Two queries on one checkpoint are refused.
+# A second query of the group needs its own checkpoint and output. Two queries on one checkpoint are refused.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 SPARK_CONF_DIR="$here" exec "${SPARK_HOME:+$SPARK_HOME/bin/}spark-submit" \

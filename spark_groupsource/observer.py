@@ -53,7 +53,7 @@ class Observer:
     def drained(self, seconds: float, *, in_time: bool) -> None:
         """Note the end of a drain, and whether the ranges in flight were confirmed before the drain timeout (`in_time`)."""
 
-    def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+    def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Note the records of all owned partitions. The caller edits this mapping later, so keep a copy."""
 
     @contextmanager

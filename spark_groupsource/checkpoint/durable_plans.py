@@ -59,7 +59,7 @@ class DurablePlans:
             logged = files.batches("offsets")
             if not logged:
                 return None
-            self._raise_what_was_doubted(files, logged)
+            self._raise_confirmed_doubt(files, logged)
             batch = max(logged)
             if self._plans(files, batch, stream).get(stream) != plan:
                 return None
@@ -103,7 +103,7 @@ class DurablePlans:
             return {}
         return found
 
-    def _raise_what_was_doubted(self, files: CheckpointFiles, logged: Container[int]) -> None:
+    def _raise_confirmed_doubt(self, files: CheckpointFiles, logged: Container[int]) -> None:
         """Raise the error that the last look found in a file, if the file is still the same."""
         doubt, self._doubt = self._doubt, None
         if doubt is not None and doubt.batch in logged and files.read(f"offsets/{doubt.batch}") == doubt.text:

@@ -41,7 +41,7 @@ DISAGREES_S = 20.0
 brokers demand one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
 
 
-def kept(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
+def surplus(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
     """Return the partitions that the member has but should give back, because a revocation was lost or is on its way."""
     return own.partitions - (member.target or frozenset())
 
@@ -84,7 +84,7 @@ class Disagreement:
         """
         if member is None or member.target is None or own.draining:
             return Disagreement(mended=self.mended)
-        differing = kept(own, member) | missing(own, member)
+        differing = surplus(own, member) | missing(own, member)
         if not differing:
             return Disagreement()
         first_seen = {partition: self.since.get(partition, now) for partition in differing}
@@ -173,7 +173,7 @@ class CoordinatorWatch:
         if member is not None and (lasting := self._disagreement.lasting(now)):
             began = min(self._disagreement.since[partition] for partition in lasting)
             self._disagreement = self._disagreement.mend()
-            self._member.rejoin(own, sentence(kept(own, member) & lasting, missing(own, member) & lasting, now - began))
+            self._member.rejoin(own, rejoin_reason(surplus(own, member) & lasting, missing(own, member) & lasting, now - began))
 
     def _asked(self, own: Assignment) -> GroupMember | None:
         if not own.member_id or own.draining or self._member.state is not State.MEMBER:
@@ -189,7 +189,7 @@ class CoordinatorWatch:
         return member
 
 
-def sentence(too_many: frozenset[TopicPartition], too_few: frozenset[TopicPartition], seconds: float) -> str:
+def rejoin_reason(too_many: frozenset[TopicPartition], too_few: frozenset[TopicPartition], seconds: float) -> str:
     """Return the reason why a member rejoins, for the log.
 
     Args:

@@ -160,7 +160,7 @@ class ConfirmedPlans:
         owned: Collection[TopicPartition],
         holding: Collection[CommitRecord],
         *,
-        takes_over: bool,
+        liveness_matters: bool,
         interval_s: float,
     ) -> None:
         """Ask which plans of the held ranges are done. Only the newest question waits while another one is being answered.
@@ -172,7 +172,7 @@ class ConfirmedPlans:
             stream: the stream that asks. Its own commit log settles its own plans.
             owned: the partitions that this member has, adopted or not yet.
             holding: the records whose claims should be settled.
-            takes_over: whether it matters which other streams are alive.
+            liveness_matters: whether it matters which other streams are alive.
             interval_s: the least number of seconds between two questions.
         """
         if not any(record.owed for record in holding):
@@ -184,7 +184,7 @@ class ConfirmedPlans:
         self._asked_at = now
         claimed = frozenset(plan for plan in _claimed(holding) if plan.stream != stream.name)
         seemingly_alive = alive(self._subscribed, owned)
-        members = takes_over and not seemingly_alive.isdisjoint(plan.stream for plan in claimed)
+        members = liveness_matters and not seemingly_alive.isdisjoint(plan.stream for plan in claimed)
         if self._asked is not None:
             self._unasked = claimed, members
         else:
@@ -233,7 +233,7 @@ class ConfirmedPlans:
         elif answer.elsewhere is not None:
             self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
-        by_former_members = [] if answer.members is None else _by_others(answer.subscribed, answer.members)
+        by_former_members = [] if answer.members is None else _by_former_members(answer.subscribed, answer.members)
         self._left_since = {record: self._left_since.get(record, now) for record in by_former_members}
         # It takes two answers, because a restarted stream has written its records again between the two.
         self._abandoned = frozenset(
@@ -276,7 +276,9 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
         return Answer(subscribed, missing, elsewhere, None)
 
 
-def _by_others(commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]) -> list[tuple[TopicPartition, str]]:
+def _by_former_members(
+    commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]
+) -> list[tuple[TopicPartition, str]]:
     """Return the partitions whose record was written by none of these members, each with the mark of the member that wrote it."""
     written = {partition: commit.member for partition, commit in commits.items() if isinstance(commit, CommitRecord)}
     return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
@@ -287,7 +289,7 @@ def _claimed(records: Iterable[CommitRecord]) -> set[StreamPlan]:
     return {StreamPlan(entry.stream, entry.plan) for record in records for entry in record.owed}
 
 
-def record_that_shows(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
+def progress_record(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
     """Return a record that shows other streams what this one has confirmed. Nothing if some record already shows it.
 
     Args:

@@ -57,7 +57,7 @@ class HeldRanges:
         self._fresh = fresh
 
     @property
-    def takes_over(self) -> bool:
+    def liveness_matters(self) -> bool:
         """Whether it matters which other streams are alive, because their ranges may be read here or warned of."""
         return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 

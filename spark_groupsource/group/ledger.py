@@ -20,7 +20,7 @@ from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown
 from spark_groupsource.group.adopting import Adopting, adopted_records
 from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
 from spark_groupsource.group.closing import Closing
-from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, record_that_shows
+from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, progress_record
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.held_ranges import HeldRanges
 from spark_groupsource.group.survey import Survey
@@ -67,12 +67,12 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Opened:
+class PlanInput:
     """The records and held ranges from which the next plan is made, all of one moment."""
 
     records: Records
     """The record of each owned partition, with the claims of durable plans closed."""
-    again: Ranges
+    reread: Ranges
     """The ranges owed to other streams that this stream reads in their place."""
 
 
@@ -216,7 +216,7 @@ class Ledger:
             GroupKafkaError: an error that is not retriable, or that has lasted for longer than the patience.
         """
         self.close_reported()
-        self._ask_what_is_done(SETTLE_BETWEEN_TRIGGERS_S)
+        self._ask_which_plans_are_done(SETTLE_BETWEEN_TRIGGERS_S)
         if self._confirmed_plans.take():
             self._held_ranges.note(self._records, self._stream, self._clock(), self._protected(self._records))
             self._settle()
@@ -236,7 +236,7 @@ class Ledger:
         if not self._closing.due:
             return
         try:
-            self._but_for_deleted(self.confirm)
+            self._except_deleted_topics(self.confirm)
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
@@ -267,16 +267,16 @@ class Ledger:
         if self._draining:
             self._write(self._confirmed(self._draining))
 
-    def begin_plan(self) -> Opened:
+    def begin_plan(self) -> PlanInput:
         """Begin the plan that follows the newest durable one, and return the records and ranges to make it from."""
-        self.ask_what_is_settled()
-        return self.opened()
+        self.ask_which_plans_are_done()
+        return self.plan_input()
 
-    def opened(self) -> Opened:
+    def plan_input(self) -> PlanInput:
         """Return the records and ranges to make the next plan from."""
-        return Opened(self.known(), self.to_reread())
+        return PlanInput(self.confirmed_records(), self.to_reread())
 
-    def known(self) -> dict[TopicPartition, CommitRecord]:
+    def confirmed_records(self) -> dict[TopicPartition, CommitRecord]:
         """Return the record of each owned partition, with the claims of durable plans closed."""
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
@@ -342,14 +342,14 @@ class Ledger:
 
     def confirm(self) -> None:
         """Close the claims of every durable plan. Nothing is sent if the group's records already show all that is done."""
-        self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
+        self._write(self._confirmed(self._records) or progress_record(self._stream, self._records))
         self._warn_if_invisible()
 
-    def ask_what_is_settled(self) -> None:
+    def ask_which_plans_are_done(self) -> None:
         """Ask which owed ranges their streams have confirmed, at most every SETTLE_INTERVAL_S. `idle` drops these ranges."""
-        self._ask_what_is_done(SETTLE_INTERVAL_S)
+        self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
 
-    def go_on(self, losses: Iterable[PartitionLoss]) -> None:
+    def continue_after(self, losses: Iterable[PartitionLoss]) -> None:
         """Continue after what is lost.
 
         A partition of a deleted topic is left alone until the group revokes it, or the topic is created again.
@@ -378,7 +378,7 @@ class Ledger:
                 partition,
                 commit,
                 owned=partition in self._records,
-                held_since_planned=partition in self._planned,
+                owned_since_planned=partition in self._planned,
                 now=now,
             )
             for partition, commit in held.items()
@@ -420,15 +420,17 @@ class Ledger:
             held = adopted.keys() & self._records.keys()
             if any(adopted[partition].owed for partition in held):
                 self._confirmed_plans.adopted()
-                self._ask_what_is_done(0)
+                self._ask_which_plans_are_done(0)
             warn(loss for loss in found.losses if loss.partition in held)
             warn_of_another_cluster({partition: found.commits[partition] for partition in held})
 
-    def _ask_what_is_done(self, interval_s: float) -> None:
+    def _ask_which_plans_are_done(self, interval_s: float) -> None:
         """Ask which owed ranges their streams have confirmed, if there are any, and if the last question is `interval_s` old."""
         owned = self._records.keys() | self._adopting.partitions
-        takes_over = self._held_ranges.takes_over
-        self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over, interval_s=interval_s)
+        liveness_matters = self._held_ranges.liveness_matters
+        self._confirmed_plans.ask(
+            self._stream, owned, self._records.values(), liveness_matters=liveness_matters, interval_s=interval_s
+        )
 
     def _settle(self) -> None:
         """Drop owed ranges that are confirmed. A commit that fails is repeated after the next answer.
@@ -437,7 +439,7 @@ class Ledger:
             CommitOutcomeUnknown: as `close_reported`.
         """
         try:
-            self._but_for_deleted(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
+            self._except_deleted_topics(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
@@ -456,7 +458,7 @@ class Ledger:
         except GroupKafkaError as error:
             _warn_of_open_claims(error)
 
-    def _but_for_deleted(self, write: Callable[[], None]) -> None:
+    def _except_deleted_topics(self, write: Callable[[], None]) -> None:
         """Write records, except those of topics that do not exist: the next plan finds that out and handles it."""
         try:
             write()
@@ -505,7 +507,7 @@ class Ledger:
         self._publish()
 
     def _publish(self) -> None:
-        self._observer.holds(self._records)
+        self._observer.records_changed(self._records)
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
         )

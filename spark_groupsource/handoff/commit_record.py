@@ -198,7 +198,7 @@ class CommitRecord(PlainModel):
         unconfirmed = sum(held.claim.range.size for held in claims)
         return lowest._replace(finished_lag=self.next - lowest.claim.start - unconfirmed)
 
-    def holds_open(self, offsets: OffsetRange) -> bool:
+    def has_open(self, offsets: OffsetRange) -> bool:
         """Return whether exactly this range is claimed for plan `logged`."""
         return OpenRange(*offsets) in self.open
 

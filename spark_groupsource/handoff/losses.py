@@ -92,7 +92,9 @@ class PartitionLoss:
                 return text + "the topic no longer exists"
             case Cause.RECREATED:
                 begins = "" if self.resume is None else f"; the new log starts at {self.resume}"
-                return f"{text}the topic was deleted and created again (its id was {self.was} and is {self.topic_id}){begins}"
+                return (
+                    f"{text}the topic was deleted and created again (its id was {self.earlier_id} and is {self.topic_id}){begins}"
+                )
             case Cause.EXPIRED:
                 return f"{text}the log starts at {self.resume} (retention, or delete-records)"
             case Cause.CUT if self.end == self.resume:
@@ -109,7 +111,7 @@ class PartitionLoss:
                 )
 
 
-def changed(was: str | None, now: str | None) -> bool:
+def topic_gone(was: str | None, now: str | None) -> bool:
     """Return whether a topic was deleted, or deleted and created again.
 
     Args:
@@ -134,11 +136,11 @@ def partition_losses(
         position, was = record.next, record.topic_id
         start, end = logs.starts.get(partition), logs.ends.get(partition)
         topic_id = logs.ids.get(partition.topic, "")
-        if changed(was, topic_id):
+        if topic_gone(was, topic_id):
             unread = OffsetRange(position, max(position, last_ends.get(partition, position)))
             lost = _not_empty((*record.unconfirmed, unread))
             if topic_id is None:
-                found.append(PartitionLoss(partition, Cause.DELETED, position, lost, was=was))
+                found.append(PartitionLoss(partition, Cause.DELETED, position, lost, earlier_id=was))
             elif start is not None:
                 found.append(PartitionLoss(partition, Cause.RECREATED, position, lost, start, was, topic_id))
         elif end is not None and (resume := _cut_at(partition, position, logs)) is not None:
@@ -213,7 +215,7 @@ def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[Partition
     found = []
     for partition, planned in sorted(stream.ranges.items()):
         was, topic_id = stream.topics.get(partition.topic), ids.get(partition.topic, "")
-        if changed(was, topic_id) and (lost := _not_empty(planned)):
+        if topic_gone(was, topic_id) and (lost := _not_empty(planned)):
             cause = Cause.DELETED if topic_id is None else Cause.RECREATED
             found.append(PartitionLoss(partition, cause, None, lost, None, was, topic_id))
     return found
@@ -228,7 +230,7 @@ def left_partition_losses(stream: Stream, left: Iterable[TopicPartition], ids: M
         ids: The topics' ids now, as in `LogState.ids`.
     """
     return [
-        PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, was=stream.topics.get(partition.topic))
+        PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, earlier_id=stream.topics.get(partition.topic))
         for partition in sorted(left)
         if ids.get(partition.topic, "") is None
     ]
@@ -252,7 +254,7 @@ def target_losses(
     for partition, end in sorted(target.items()):
         position = records[partition].next if partition in records else None
         was, topic_id = target_ids.get(partition.topic), logs.ids.get(partition.topic, "")
-        if changed(was, topic_id):
+        if topic_gone(was, topic_id):
             lost = OffsetRange(end, end) if position is None else OffsetRange(position, max(position, end))
             cause = Cause.DELETED if topic_id is None else Cause.RECREATED
             found.append(PartitionLoss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), was, topic_id))
@@ -279,7 +281,7 @@ class CutDoubts:
         self._clock = clock
         self._since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
-        self.again: frozenset[TopicPartition] = frozenset()
+        self.to_recheck: frozenset[TopicPartition] = frozenset()
         """Partitions that were already in doubt at the previous question, which was long ago, and still are. The caller keeps
         asking about them until there is certainty."""
 
@@ -305,11 +307,11 @@ class CutDoubts:
         # The last question was long ago, as with a trigger of an hour. Each of the two answers may come from another leader that
         # was replaced, so the time starts again: otherwise a position would be moved back, and records would be read twice.
         if not at_once and now - self._asked_at > self._believe_after_s:
-            self.again, self._since = frozenset(self._since), {}
+            self.to_recheck, self._since = frozenset(self._since), {}
         self._asked_at = now
         self._since = {partition: self._since.get(partition, now) for partition in cut}
         waits = frozenset(partition for partition, since in self._since.items() if now - since < self._believe_after_s)
-        self.again &= waits
+        self.to_recheck &= waits
         return waits | {partition for partition in self._since if partition.topic not in logs.ids}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.handoff.plan_offset import Cut, PlanOffset, Starts
 from spark_groupsource.handoff.planner import available, plan, rule_of_sharing
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
@@ -67,7 +67,7 @@ def next_offset(
     carried = {
         partition: position
         for partition, position in starts.items()
-        if not changed(start_ids.get(partition.topic), topics.get(partition.topic) or "")
+        if not topic_gone(start_ids.get(partition.topic), topics.get(partition.topic) or "")
     }
     began_with = {topic: start_ids[topic] for topic in topics_of(carried) - topics.keys() if topic in start_ids}
     return PlanOffset.build(

@@ -201,10 +201,10 @@ def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStr
     newest = {earlier.stream: earlier for earlier in streams if earlier.stream not in {stream.name, commit.stream}}
     if commit.stream != stream.name and commit.logged >= 0:
         newest[commit.stream] = streams[-1]
-    return _with_what_is_done(tuple(newest.values())[-PAST_STREAMS:] or None, known)
+    return _with_done_plans(tuple(newest.values())[-PAST_STREAMS:] or None, known)
 
 
-def _with_what_is_done(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
+def _with_done_plans(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
     """Return the earlier owners, each with its newest plan that is known to be done by now."""
     if past is None:
         return None
@@ -377,7 +377,7 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
     owed = _still_owed(record.owed, done)
     if owed == record.owed:
         return record
-    return record.model_copy(update={"owed": owed, "past": _with_what_is_done(record.past, done)})
+    return record.model_copy(update={"owed": owed, "past": _with_done_plans(record.past, done)})
 
 
 def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
@@ -446,7 +446,7 @@ class Verdict:
 
 
 def claim(
-    stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, held_since_planned: bool, now: int
+    stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, owned_since_planned: bool, now: int
 ) -> Verdict:
     """Decide which ranges of one partition in plan `stream.logged` this stream reads. The rule is the same live and on a replay.
 
@@ -459,7 +459,7 @@ def claim(
         partition: The partition.
         commit: What the group has committed for it now.
         owned: Whether this member owns the partition now and has adopted it.
-        held_since_planned: Whether this run made the plan and has owned the partition ever since.
+        owned_since_planned: Whether this run made the plan and has owned the partition ever since.
         now: Seconds since 1970, recorded with the claim so that people can see how old it is.
 
     Raises:
@@ -474,7 +474,7 @@ def claim(
         # The plan was made before the topic was deleted and created again: its records no longer exist.
         return Verdict()
     refuse_behind(stream, {partition: commit})
-    if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
+    if isinstance(commit, CommitRecord) and (held := _claimed_for_plan(stream, commit, ranges)):
         return Verdict(read=held)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
         # The new owner started at the position before this plan, and holds nothing for the plan: it reads these records itself.
@@ -487,7 +487,7 @@ def claim(
         # Another run of this stream may own the partition, and still claim the range. If this run left the range out now, the
         # sink would have the plan without it, and the records would be lost.
         return Verdict(waits=True)
-    if not held_since_planned:
+    if not owned_since_planned:
         # Nothing is lost: the position stays where it is, and the next plan starts there.
         return Verdict()
     taken = claimable(commit, ranges)
@@ -533,12 +533,12 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
     return (nothing_new,)
 
 
-def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+def _claimed_for_plan(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return the parts of these ranges that the record holds for plan `stream.logged`.
 
     The record may hold only a part of a range, because the log was cut off, or an earlier version took over a part of a claim.
     """
     owed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):
-        owed += (offsets for offsets in ranges if commit.holds_open(offsets))
+        owed += (offsets for offsets in ranges if commit.has_open(offsets))
     return tuple(sorted(part for offsets in ranges for held in owed if (part := offsets.overlap(held)).size))

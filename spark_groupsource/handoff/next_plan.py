@@ -1,4 +1,4 @@
-"""Makes the next plan of a stream: the ranges to read, and the offset that Spark gets. Pure."""
+"""Makes the next plan of a stream: the ranges to read, and the offset for Spark's log. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def next_ranges(
     least: int | None,
     most: int | None,
 ) -> Ranges:
-    """Return the ranges that the next plan reads; none while there are fewer offsets than the query waits for.
+    """Return the ranges that the next plan reads, or none while there are fewer offsets than `least`.
 
     Args:
         positions: the next offset to read of each partition (inclusive).
@@ -59,11 +59,11 @@ def next_offset(
         starts: where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
         start_ids: the ids of their topics when the stream began, as far as they are known.
         cluster: the cluster's id, if it is known.
-        cut: how the ranges are cut into tasks.
+        cut: how the ranges are divided into tasks.
         epochs: the leader epoch of each partition when its end was asked for, as far as it is known.
     """
     topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in planned}
-    # A start in an earlier topic of the same name is void.
+    # Drop starts that belong to an earlier topic of the same name.
     carried = {
         partition: position
         for partition, position in starts.items()

@@ -131,8 +131,8 @@ class Cycle:
 
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.stop_watching(start.plan))
-        # Tell the ledger before any wait, for two reasons. The next owner of a draining partition waits for this confirmation. And
-        # an earlier run of this driver may just have closed this plan's claims after the same report: if this run adopted a
+        # Tell the ledger before any wait, for two reasons. The next owner of a draining partition waits for this confirmation.
+        # And an earlier run of this driver may just have closed this plan's claims after the same report: if this run adopted a
         # partition without knowing that the plan is durable, its checkpoint would seem to be older than the group's records.
         self.session.step(Ledger.durable, start.plan)
         self._assignment_wait.await_partitions(
@@ -159,7 +159,7 @@ class Cycle:
                 assignment, adopted & self._watch.ends.keys(), target.ends
             ):
                 return None
-            # Nothing has failed. A run with a target waits for its partitions however long they take, so the deadline starts again.
+            # Nothing has failed. A run with a target waits for its partitions however long they take.
             self.session.begin_call()
             time.sleep(RETRY_INTERVAL_S)
 
@@ -167,8 +167,8 @@ class Cycle:
         began = self._clock()
         # 1. Take the current records, and ask which held ranges are confirmed. The answer arrives while the logs are examined.
         plan_input = self.session.step(Ledger.begin_plan)
-        # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position would
-        #    have ranges that no longer exist, or would skip the first records of a topic that was created again.
+        # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
+        #    would have ranges that no longer exist, or would skip the first records of a topic that was created again.
         while True:
             examined = self._watch.examine(stream, plan_input.records)
             if not examined.losses:
@@ -227,10 +227,10 @@ class Cycle:
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
-        # 1. Join if this is the first call after a restart. The watch starts later, so that the minutes this may take do not count.
+        # 1. Join if this is the first call after a restart. This may take minutes, in which the plan cannot become durable.
         self.session.become_member(stream, end)
-        # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it shows plans as durable that are not:
-        #    their claims would be closed, and a restart would not read their records.
+        # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it shows plans as durable that are
+        #    not: their claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = self._clock()
@@ -328,7 +328,7 @@ class Cycle:
         )
 
     def _may_wait(self) -> bool:
-        """Return whether `minOffsetsPerTrigger` may delay the next plan, which must be neither the first nor under AvailableNow."""
+        """Return whether `minOffsetsPerTrigger` may delay the next plan: never the first one, or one of AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
             return False
         return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms

@@ -47,8 +47,8 @@ WAS_READ_EVERY_S = 0.02
 """How often a caller that waits for the next read checks for it. The caller may be a signal handler, which must not use locks."""
 
 CLOSED_S = 20.0
-"""How long a stopped run tries to close the claims of a durable plan. The commit has to wait while other members rejoin the group,
-for example when several queries of the group are stopped together."""
+"""How long a stopped run tries to close the claims of a durable plan. The commit has to wait while other members rejoin the
+group, for example when several queries of the group are stopped together."""
 
 UNREPORTED_S = 10.0
 """How long claims may stay open until the next trigger before a warning is due, if nothing reports durable plans."""
@@ -303,9 +303,10 @@ class DurableWatch:
             if claim.made and not self._can_notice and self._clock() - claim.at > UNREPORTED_S:
                 self._pause_s = LONGEST_PAUSE_S
                 self._warn_once(
-                    "checkpointLocation = %s, an option of the reader, has no micro-batch of this query. Check that the writer has "
-                    "the same location; without a scheme it is a path on this machine. Until then, the claims of a micro-batch "
-                    "are confirmed when the driver's program reports it (spark_groupsource.register), or by the next trigger",
+                    "checkpointLocation = %s, an option of the reader, has no micro-batch of this query. Check that the writer "
+                    "has the same location; without a scheme it is a path on this machine. Until then, the claims of a "
+                    "micro-batch are confirmed when the driver's program reports it (spark_groupsource.register), or by the next "
+                    "trigger",
                     self._location,
                 )
             return False
@@ -319,7 +320,7 @@ class DurableWatch:
         try:
             return self._reports.read(stream)
         except ReportsUnavailable as error:
-            self._warn_once("%s. Reports of finished micro-batches from the driver's program are not read", error)
+            self._warn_once("%s. What the driver's program reports of finished micro-batches is not read", error)
             return None
 
     def _warn_if_nothing_is_reported(self) -> None:
@@ -331,9 +332,9 @@ class DurableWatch:
         elif self._clock() - since > REPORTED_WITHIN_S:
             self._suspected = None
             self._warn_once(
-                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger, because nothing told the source "
-                "earlier that Spark had finished it. Until claims are confirmed, their records count as lag, and a partition that "
-                "moves has to wait. After a stop, other clients of the group read the records again. Call "
+                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger, because nothing told the "
+                "source earlier that Spark had finished it. Until claims are confirmed, their records count as lag, and a "
+                "partition that moves has to wait. After a stop, other clients of the group read the records again. Call "
                 "spark_groupsource.register(spark) in the program that starts the query, or give the reader the option "
                 "checkpointLocation with the same value as the writer",
                 open_s,

@@ -93,7 +93,7 @@ class Joining:
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
         """Join the group, and return the member and its ledger once the run can plan.
 
-        If the query is being stopped, and has no micro-batch to confirm or to repeat, the returned member may not have joined yet.
+        If the query is being stopped, and has no micro-batch to confirm or repeat, the member may not have joined yet.
 
         Args:
             stream: the stream as its checkpoint describes it.
@@ -136,7 +136,7 @@ class Joining:
         return self._has_joined and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
-        """Return the error to raise: that the group is of another kind if so, because it then refuses the protocol, else `refused`."""
+        """Return the reason for a refusal: `NotAConsumerGroup` if the group is of another kind, or else the error itself."""
         if type(refused) is MembershipError:
             try:
                 with GroupAdminProcess(self._options.client_settings()) as group:
@@ -183,8 +183,8 @@ class Joining:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        # Read the group's commits before joining: a query whose checkpoint is behind the group must end without taking a partition
-        # from other members, and every claim that exists now was made before this query started.
+        # Read the group's commits before joining: a query whose checkpoint is behind the group must end without taking a
+        # partition from other members, and every claim that exists now was made before this query started.
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
         member.start(ledger)
         if options.group_protocol == "consumer":
@@ -197,7 +197,7 @@ class Joining:
         return member, ledger
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group has committed for all subscribed partitions. Call it before the member's thread uses its consumer."""
+        """Return what the group has committed for all subscribed partitions. Call this before the member's thread has started."""
 
         def fetch() -> dict[TopicPartition, GroupCommit]:
             partitions = self._subscribed()

@@ -131,8 +131,8 @@ class LossWatch:
         else:
             unknown = sorted(set(partitions) - ends.keys())
             log.warning(
-                "this run does not read %d partitions, because their leaders did not answer within assignmentTimeout: %s. The next "
-                "run reads their records",
+                "this run does not read %d partitions, because their leaders did not answer within assignmentTimeout: %s. The "
+                "next run reads their records",
                 len(unknown),
                 listed(unknown, 20),
             )
@@ -225,7 +225,7 @@ class LossWatch:
     def _ask(
         self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, recheck: bool
     ) -> LogState:
-        """Return the ends, the topics' ids unless the query is idle, and the logs' starts at most every ASK_FOR_STARTS_EVERY_S."""
+        """Ask for the ends, for topic ids unless the query is idle, and for log starts every ASK_FOR_STARTS_EVERY_S."""
         # A run with a target needs no other end. It leaves out partitions whose leader did not answer when the target was fixed.
         ends = self._topics.ends(records if self.target is None else records.keys() & self.target.ends.keys())
         epochs = self._topics.epochs

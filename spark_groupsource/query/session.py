@@ -187,8 +187,8 @@ class Session:
                 log.warning(
                     "this driver leaves the group and joins it as a new member, because a commit got no answer: %s", reason
                 )
-            # The commit may still be on its way. If it arrived after the next claim, it would undo that claim. Reading the commits
-            # back would not show it, but brokers refuse it once its member has left the group.
+            # The commit may still be on its way. If it arrived after the next claim, it would undo that claim. Reading the
+            # commits back would not show it, but brokers refuse it once its member has left the group.
             self._joining.leave()
             self._has_left = True
 
@@ -253,14 +253,14 @@ class Session:
         self.step(Ledger.continue_after, losses)
 
     def _prepare_retry(self, error: GroupKafkaError, deadline: Deadline) -> Action:
-        """Prepare to repeat a step after an error: act on the error, and wait a moment. Raise the error if the step must not repeat."""
+        """Act on a step's error, and wait a moment before the step is repeated. Raise the error if it must not be repeated."""
         action = action_after(error)
         # Every later step raises the error that ended the member, even if it is a retriable one.
         if action in {Action.REJOIN, Action.END} or error is self.member.failure:
             raise error
         if action is Action.GIVE_UP_TOPIC:
-            # The coordinator may learn of a deletion earlier than the broker that describes the topic. Then no topic is known to be
-            # deleted yet, and the repeated commit is refused again.
+            # The coordinator may learn of a deletion earlier than the broker that describes the topic. Then no topic is known to
+            # be deleted yet, and the repeated commit is refused again.
             losses = self._loss_watch.just_deleted(self.once(Ledger.confirmed_records))
             self._refuse_or_warn(losses)
             self._give_up(losses)

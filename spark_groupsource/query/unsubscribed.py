@@ -1,8 +1,8 @@
 """Leaves ranges out of a replayed plan if the query no longer subscribes to their topics.
 
-The plan was logged with another `subscribe` or `subscribePattern`. If the query had claimed such a range, it still reads the range.
-If it had not, it cannot claim the range now, because the group no longer assigns it partitions of that topic. Without these rules
-such a checkpoint could not be used again.
+The plan was logged with another `subscribe` or `subscribePattern`. If the query had claimed such a range, it still reads the
+range. If it had not, it cannot claim the range now, because the group no longer assigns it partitions of that topic. Without
+these rules such a checkpoint could not be used again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def without_refused(
         except (NotAuthorized, TopicNotFound) as error:
             refused |= set(partitions)
             log.warning(
-                "plan %d of stream %s leaves out %s: the query no longer subscribes to the topic, and may not read the group's "
-                "commits for it. If the plan had claimed the ranges, their records are missing from the output unless they "
+                "plan %d of stream %s leaves out %s: the query no longer subscribes to the topic, and cannot read the group's "
+                "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
                 "had already reached it. %s",
                 stream.logged,
                 stream.name,
@@ -65,8 +65,8 @@ def without_waiting(
 ) -> Stream:
     """Return the stream without ranges of unsubscribed topics that no member has adopted within `assignmentTimeout`.
 
-    The wait allows for another driver on the same checkpoint that still has the old subscription. It could claim such a range until
-    its session times out. After that no driver can, because only the run that made a plan may claim its ranges.
+    The wait allows for another driver on the same checkpoint that still has the old subscription. It could claim such a range
+    until its session times out. After that no driver can, because only the run that made a plan may claim its ranges.
 
     Args:
         stream: the stream, with the plan to claim.

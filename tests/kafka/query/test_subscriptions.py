@@ -148,6 +148,6 @@ class TestATopicThatIsNoLongerSubscribed:
             topics={closed: "A" * 22},
         )
         assert claimed(a) == {}
-        assert f"leaves {closed}-0 [0, 10): the query no longer subscribes to the topic, and cannot read" in caplog.text
+        assert f"leaves out {closed}-0 [0, 10): the query no longer subscribes to the topic, and cannot read" in caplog.text
         a.finish()
         assert next_batch(a) == {zero(kept): ((0, 10),)}

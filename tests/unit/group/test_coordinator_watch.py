@@ -124,7 +124,7 @@ def test_a_coordinator_that_does_not_answer_changes_nothing_and_is_logged_once(
     assert len(play.asked) > 10
     assert play.rejoins == []
     assert [record.getMessage() for record in caplog.records if str(failure) in record.getMessage()] == [
-        f"the coordinator cannot be asked for this driver's assignment now, and is asked again later: {failure}"
+        f"asking the coordinator for this driver's assignment failed, and is tried again later: {failure}"
     ]
 
 

@@ -220,7 +220,7 @@ def test_the_error_lists_every_range_up_to_twenty_and_what_to_do() -> None:
     assert "orders-20 " not in text
     assert "and 3 more partitions" in text
     assert "failOnDataLoss to false" in text
-    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*ends whatever the value of failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*ends even with failOnDataLoss=false"):
         refuse_target(losses)
 
 
@@ -294,4 +294,4 @@ class TestALogThatSeemsToBeCut:
         for _ in range(3):
             doubts.about(found(self.CUT), self.CUT)
         (record,) = caplog.records
-        assert record.getMessage().startswith("orders-3: its log seems to be cut off at 70, below what should be in it")
+        assert record.getMessage().startswith("orders-3: its log seems to be cut off at 70, below records that it should have")

@@ -38,6 +38,7 @@ def name_in_records() -> None:
     make = logging.getLogRecordFactory()
 
     def named(*given: Any, **more: Any) -> logging.LogRecord:
+        """Make a log record with the attribute FIELD."""
         record = make(*given, **more)
         # logging.makeLogRecord, which recreates the record of another process, first makes it without a name.
         is_ours = record.name is not None and record.name.partition(".")[0] == __package__

@@ -111,6 +111,7 @@ class DurablePlans:
             raise doubt.error
 
     def _open(self) -> CheckpointFiles:
+        """Return access to the checkpoint's files, which is set up with the first call."""
         if self._files is None:
             self._files = CheckpointFiles(self._location)
         return self._files

@@ -25,6 +25,7 @@ class Commands:
     """Passes steps to the consumer's thread. Any thread may `put` and `wake`; the consumer's thread calls the rest."""
 
     def __init__(self) -> None:
+        """Start without a queued step."""
         self._queue: SimpleQueue[Command | None] = SimpleQueue()
 
     def put(self, run: Callable[[], Any]) -> Command:

@@ -222,12 +222,14 @@ class ConfirmedPlans:
             self._reader.pause()
 
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
+        """Ask a question, which must not be asked while another one is open."""
         now = self._clock()
         self._members_asked |= members
         self._asked = Question(claimed, self._asked_elsewhere, now >= self._failed_until, now >= self._ask_again_at, members)
         self._questions.ask(self._asked)
 
     def _note(self, answer: Answer) -> None:
+        """Keep what an answer shows about done plans, and about writers that have left the group."""
         now = self._clock()
         self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):

@@ -71,6 +71,14 @@ class FencedCommits:
         cluster_id: str | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
+        """Prepare to read and write. Nothing is sent yet.
+
+        Args:
+            consumer: the member's consumer.
+            group_id: the group.
+            cluster_id: the cluster's id; `None` if it is not known.
+            observer: receives a report of each commit.
+        """
         self.cluster_id = cluster_id
         self._consumer = consumer
         self._observer = observer
@@ -153,6 +161,7 @@ class FencedCommits:
             self._commit(records)
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Send one OffsetCommit, and raise the error of a partition that was refused."""
         offsets = [
             KafkaTopicPartition(
                 *partition,
@@ -185,6 +194,7 @@ class FencedCommits:
         return failure
 
     def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
+        """Return the text of a record. Raise `CommitRefused` if it is longer than a broker accepts."""
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(

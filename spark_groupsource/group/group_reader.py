@@ -58,7 +58,7 @@ class GroupReader:
         self._cluster_id = cluster_id
         self._client: Consumer | None = None
         self._used_at = 0.0
-        self._look = GroupAdminProcess(client_settings)
+        self._admin = GroupAdminProcess(client_settings)
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         """Return the record of every partition of the subscribed topics.
@@ -90,11 +90,11 @@ class GroupReader:
         Raises:
             GroupKafkaError: see group_admin_process.GroupAdminProcess.members.
         """
-        return frozenset(map(mark_of, self._look.members(self._group_id)))
+        return frozenset(map(mark_of, self._admin.members(self._group_id)))
 
     def pause(self) -> None:
         """End the child process that `members` needs. The next call of `members` starts a new one."""
-        self._look.close()
+        self._admin.close()
 
     def _readable(self, partitions: Collection[TopicPartition]) -> list[GroupCommit]:
         """Return the records of these partitions, topic by topic, except those of topics that cannot be read."""
@@ -107,6 +107,7 @@ class GroupReader:
         return found
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+        """Return the group's commits for these partitions. Make a new client if the last one was idle, or got no answer."""
         # Replace an idle client: the network may have dropped its connections, and its requests would be lost for a minute.
         if self._client is None or time.monotonic() - self._used_at >= KEPT_S:
             settings = {**self._settings, "group.id": self._group_id}

@@ -391,6 +391,7 @@ class Ledger:
         return self._confirmed_plans.protected(records.values(), self._records.keys() | self._adopting.partitions)
 
     def _adopt_acquired(self) -> None:
+        """Ask the brokers about partitions that are due, and adopt those that have an answer."""
         if not self._adopting.partitions:
             return
         try:
@@ -556,4 +557,5 @@ def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, 
 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:
+    """Warn that claims could not be closed, because a commit failed with this error."""
     log.warning("claims of finished micro-batches stay unconfirmed until the next commit of this stream: %s", error)

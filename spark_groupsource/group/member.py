@@ -261,15 +261,18 @@ class Member:
             self._thread.join(timeout_s)
 
     def _raise_failure(self) -> None:
+        """Raise the error that ended the member, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def _left(self) -> MembershipClosed:
+        """Return the error for a call after the member has left the group."""
         return MembershipClosed(f"This driver has left the group {self._group_id}.")
 
     # Everything below runs on the consumer's thread.
 
     def _move(self, state: State) -> None:
+        """Change the state. Raise an error if the current state does not allow it."""
         if self._state not in PREDECESSORS[state]:
             raise MembershipError(f"A member cannot go from {self._state.value} to {state.value}. Please report this as a bug.")
         self._state = state
@@ -297,6 +300,7 @@ class Member:
             self._leave()
 
     def _subscribe(self) -> None:
+        """Subscribe to the topics with this member's callbacks, which makes librdkafka join the group."""
         self.consumer.subscribe(self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _rejoin_if_asked(self) -> None:
@@ -329,6 +333,7 @@ class Member:
         self._commands.refuse(self._failure or self._left())
 
     def _explained(self, error: KafkaError) -> GroupKafkaError:
+        """Return librdkafka's error as an error of this package, and note its code in `ended_by`."""
         self._ended_by = cause_of(error).code()
         return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
 
@@ -340,6 +345,7 @@ class Member:
                 log.error("this driver's membership ends: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
+        """Poll once, which runs librdkafka's callbacks. Raise errors that end the member, and note all others."""
         message = self.consumer.poll(timeout_s)
         if message is None:
             return
@@ -354,6 +360,7 @@ class Member:
             self._on_error(error)
 
     def _note_timeout(self) -> None:
+        """Count a log line of librdkafka about requests that timed out. Called by its log callback."""
         self._timeouts += 1
 
     def _on_error(self, error: KafkaError) -> None:
@@ -387,6 +394,7 @@ class Member:
                 self._joined_with(frozenset(), generation)
 
     def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
+        """Note that the group has assigned these partitions, and start to adopt them."""
         self._callback_due = None
         self._has_drained = False
         self._move(State.MEMBER)
@@ -402,6 +410,7 @@ class Member:
         draining: Iterable[TopicPartition] = (),
         generation: int | None = None,
     ) -> None:
+        """Replace the assignment that other threads read, and log what has changed."""
         previous = self._assignment
         current = Assignment(
             frozenset(partitions),
@@ -420,10 +429,12 @@ class Member:
         )
 
     def _assign(self, assignment: Assignment) -> None:
+        """Replace the assignment, and report it to the observer."""
         self._assignment = assignment
         self._observer.assigned(assignment.partitions, assignment.draining, assignment.generation, assignment.member_id)
 
     def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
+        """Acquire the partitions that the group has assigned (callback of librdkafka)."""
         gained = _plain(assigned)
         if self._eager:
             consumer.assign([])
@@ -434,6 +445,7 @@ class Member:
         self._joined_with(gained, generation_of(consumer))
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
+        """Drain and release the partitions that the group has revoked (callback of librdkafka)."""
         partitions = _plain(revoked)
         self._observer.rebalanced("revoked")
         # 1. Close claims whose micro-batches end in time. This member still owns the partitions, so its commits are accepted.
@@ -478,6 +490,7 @@ class Member:
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
+        """Forget partitions that another member may already own (callback of librdkafka)."""
         partitions = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
@@ -502,10 +515,12 @@ class Member:
 
 
 def _plain(partitions: Iterable[KafkaTopicPartition]) -> frozenset[TopicPartition]:
+    """Return librdkafka's partitions as `TopicPartition` values."""
     return frozenset(TopicPartition(partition.topic, partition.partition) for partition in partitions)
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:
+    """Return the partitions as text for a log line."""
     return " ".join(str(partition) for partition in sorted(partitions))
 
 

@@ -168,6 +168,7 @@ class CommitRecord(PlainModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> CommitRecord:
+        """Refuse a record whose fields contradict each other."""
         if self.done > self.logged:
             raise ValueError("done is above n")
         if self.past is not None and not 0 < len(self.past) <= PAST_STREAMS:
@@ -273,6 +274,7 @@ def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange
 
 
 def _start(entry: OwedRange) -> int:
+    """Return the first offset of an owed range, as a sort key."""
     return entry.start
 
 

@@ -83,6 +83,7 @@ class PartitionLoss:
     """The end of a log that was cut off (exclusive)."""
 
     def __str__(self) -> str:
+        """Return a line for errors and logs: the lost ranges, and what happened to them."""
         lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
         text = f"{self.partition} {lost}: " if lost else f"{self.partition}: "
         if self.position is not None:
@@ -221,17 +222,19 @@ def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[Partition
     return found
 
 
-def left_partition_losses(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[PartitionLoss]:
+def unowned_partition_losses(
+    stream: Stream, unowned: Iterable[TopicPartition], ids: Mapping[str, str | None]
+) -> list[PartitionLoss]:
     """Return the partitions of the newest durable plan whose topic was deleted.
 
     Args:
         stream: The stream. Its newest plan is durable.
-        left: The partitions of that plan that this member no longer owns. Only these are considered.
+        unowned: The partitions of that plan that this member no longer owns. Only these are considered.
         ids: The topics' ids now, as in `LogState.ids`.
     """
     return [
         PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, earlier_id=stream.topics.get(partition.topic))
-        for partition in sorted(left)
+        for partition in sorted(unowned)
         if ids.get(partition.topic, "") is None
     ]
 
@@ -334,6 +337,7 @@ def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> Comm
 
 
 def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the ranges that have at least one offset."""
     return tuple(offsets for offsets in ranges if offsets.size)
 
 

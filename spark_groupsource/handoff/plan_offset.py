@@ -104,6 +104,7 @@ class PlanOffset(PlainModel):
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> PlanOffset:
+        """Refuse ranges that overlap or are out of order."""
         for topic, partitions in self.ranges.items():
             for partition, bounds in partitions.items():
                 if not bounds or bounds[-1][0] > bounds[-1][1]:
@@ -114,6 +115,7 @@ class PlanOffset(PlainModel):
 
     @model_validator(mode="after")
     def _runs_in_order(self) -> PlanOffset:
+        """Refuse `starts` and `epochs` with overlapping lists of partitions."""
         in_runs: list[tuple[str, Mapping[str, tuple[Any, ...]]]] = [*self.starts.items(), *self.epochs.items()]
         for topic, runs in in_runs:
             places = sorted((int(first), int(first) + len(run)) for first, run in runs.items())

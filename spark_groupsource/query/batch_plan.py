@@ -144,6 +144,7 @@ def _committing(
 
 
 def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
+    """Return the group's commits, after checking that it is a consumer group, and has no members if the read will commit."""
     group = GroupAdmin(options.client_settings())
     if options.commit_offsets:
         with contextlib.suppress(GroupNotFound):  # it has no members then
@@ -197,4 +198,5 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
 
 
 def _fetch_range(partition: TopicPartition, offsets: OffsetRange, epochs: Mapping[TopicPartition, int]) -> FetchRange:
+    """Return a range as tasks read it, with its partition and leader epoch."""
     return FetchRange(*partition, *offsets, epochs.get(partition))

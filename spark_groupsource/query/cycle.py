@@ -130,6 +130,7 @@ class Cycle:
         return self.session.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
 
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+        """Confirm the previous plan, wait for partitions, and plan until there is a plan or the call may end."""
         self._warn_of_long_claims(self._durable_watch.stop_watching(start.plan))
         # Tell the ledger before any wait, for two reasons. The next owner of a draining partition waits for this confirmation.
         # And an earlier run of this driver may just have closed this plan's claims after the same report: if this run adopted a
@@ -164,6 +165,7 @@ class Cycle:
             time.sleep(RETRY_INTERVAL_S)
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+        """Make one plan from the current records and logs, or return `None` if there is nothing to read."""
         began = self._clock()
         # 1. Take the current records, and ask which held ranges are confirmed. The answer arrives while the logs are examined.
         plan_input = self.session.step(Ledger.begin_plan)
@@ -337,6 +339,7 @@ class Cycle:
         return self._reports.asked_to_stop(stream) is not None
 
     def _topics_exist(self) -> bool:
+        """Return whether any subscribed topic exists."""
         return bool(self._topics.partitions(skip_missing=True))
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
@@ -359,4 +362,5 @@ class Cycle:
         return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics, offset.epoch_of)
 
     def _cluster_id(self) -> str | None:
+        """Return the cluster's id, or `None` if a commit record cannot contain it."""
         return writable_cluster_id(self._topics.cluster_id())

@@ -73,6 +73,12 @@ class _Poller:
     """Calls a function repeatedly on a thread of its own. Each call returns how long to sleep before the next one."""
 
     def __init__(self, name: str, read: Callable[[], float | None]) -> None:
+        """Prepare the thread. `start` starts it.
+
+        Args:
+            name: the end of the thread's name.
+            read: reads, and returns how many seconds to sleep, or `None` to sleep until `wake` is called.
+        """
         self._read = read
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-durable-{name}", daemon=True)
@@ -203,6 +209,7 @@ class DurableWatch:
         return open_s
 
     def _watch_for(self, claim: Claim) -> None:
+        """Replace the claim that the threads watch, and wake them."""
         self._claim = claim
         if not self._has_started:
             self._has_started = True
@@ -211,6 +218,7 @@ class DurableWatch:
         self._wake()
 
     def _raise_failure(self) -> None:
+        """Raise the error of a checkpoint that belongs to another stream, if one was found."""
         if self._failure is not None:
             raise self._failure
 
@@ -243,12 +251,14 @@ class DurableWatch:
         return self._closed(claim.plan)
 
     def _wake(self) -> None:
+        """Make both threads read now."""
         for poller in self._pollers:
             poller.wake()
 
     # Called on the threads that read. Each poll returns the seconds until the next read, or `None` to sleep until woken.
 
     def _poll_report(self) -> float | None:
+        """Check whether the driver's program has reported the claimed plan."""
         self._warn_if_nothing_is_reported()
         claim = self._claim
         if claim is None or claim is self._found:
@@ -263,6 +273,7 @@ class DurableWatch:
         return READ_REPORT_EVERY_S if recent else READ_LATER_EVERY_S
 
     def _poll_checkpoint(self) -> float | None:
+        """Check whether the claimed plan is in the checkpoint's commit log."""
         claim = self._claim
         if claim is None or claim is self._found or self._plans is None:
             return None
@@ -291,11 +302,13 @@ class DurableWatch:
         return READ_REPORT_EVERY_S if self._stopping else READ_LATER_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:
+        """Note that the plan is durable, and report it."""
         self._found_at = self._clock()
         self._found = claim
         self._report(claim.stream, claim.plan)
 
     def _is_in_commit_log(self, plans: DurablePlans, claim: Claim) -> bool:
+        """Read the checkpoint, and return whether its commit log has the plan."""
         # Note this before the read: a read that began before Spark stopped the query may miss what Spark wrote last.
         stopping = self._stopping
         self._pause_s = 0.0
@@ -317,6 +330,7 @@ class DurableWatch:
         return found
 
     def _reported(self, stream: str) -> int | None:
+        """Return the newest plan that the driver's program has reported for a stream, or `None`."""
         try:
             return self._reports.read(stream)
         except ReportsUnavailable as error:
@@ -324,6 +338,7 @@ class DurableWatch:
             return None
 
     def _warn_if_nothing_is_reported(self) -> None:
+        """Warn once if claims stayed open until the next trigger, and no report has arrived since then."""
         if self._suspected is None or self._can_notice:
             return
         stream, open_s, since = self._suspected
@@ -341,6 +356,7 @@ class DurableWatch:
             )
 
     def _warn_once(self, text: str, *arguments: object) -> None:
+        """Log a warning, unless the same text was logged before."""
         if text not in self._warned:
             self._warned |= {text}
             log.warning(text, *arguments)

@@ -148,6 +148,7 @@ class Joining:
         return refused
 
     def _join_once(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
+        """Make a member and its ledger, join the group with them, and wait for the assignment."""
         options = self._options
         self._observer.joining(stream.name)
         client_settings, member_settings = options.client_settings(), options.member_settings()
@@ -200,6 +201,7 @@ class Joining:
         """Return what the group has committed for all subscribed partitions. Call this before the member's thread has started."""
 
         def fetch() -> dict[TopicPartition, GroupCommit]:
+            """Fetch the commits once."""
             partitions = self._subscribed()
             connect_to_leader(member.consumer, partitions)
             group_id = self._options.group_id
@@ -209,9 +211,11 @@ class Joining:
         return deadline.retry(fetch, lambda error: passes(error) or isinstance(error, TopicNotFound))
 
     def _subscribed(self) -> list[TopicPartition]:
+        """Return the partitions of all subscribed topics that exist."""
         return self._topics.partitions(skip_missing=True)
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline, stream: Stream) -> None:
+        """Wait until the member can plan, or the query is being stopped. Raise an error at the deadline."""
         while not (joined := member.wait_joined(min(STOPPING_EVERY_S, deadline.left))) and not deadline.over:
             if stream.durable == stream.logged and not ledger.may_be_claimed and self._is_stopping(stream.name):
                 return

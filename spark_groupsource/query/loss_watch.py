@@ -22,13 +22,13 @@ from spark_groupsource.handoff.losses import (
     CutDoubts,
     LogState,
     PartitionLoss,
-    left_partition_losses,
     partition_losses,
     plan_losses,
     refuse_target,
     target_losses,
     to_validate,
     topic_gone,
+    unowned_partition_losses,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -149,15 +149,15 @@ class LossWatch:
             DataLossError: records below the target of AvailableNow are lost.
         """
         last_ends = self.ends
-        left = self._no_longer_owned(stream, records)
+        unowned = self._no_longer_owned(stream, records)
         for attempt in itertools.count():
             if attempt:
                 # A broker that has just restarted may lag behind the others. If its first answer were believed, the query would
                 # skip records or end, although nothing is lost.
                 time.sleep(RETRY_INTERVAL_S if self._cuts.to_recheck else RECHECK_AFTER_S)
-            logs = self._ask(records, left, recheck=attempt > 0)
+            logs = self._ask(records, unowned, recheck=attempt > 0)
             of_target, unknown = self._losses_of_target(records, logs)
-            losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
+            losses = partition_losses(records, logs, last_ends) + unowned_partition_losses(stream, unowned, logs.ids)
             doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
             # An end in doubt must not be used: a plan up to it would end below the position.
             self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted | unknown}
@@ -223,7 +223,7 @@ class LossWatch:
         )
 
     def _ask(
-        self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, recheck: bool
+        self, records: Mapping[TopicPartition, CommitRecord], unowned: Collection[TopicPartition], *, recheck: bool
     ) -> LogState:
         """Ask for the ends, for topic ids unless the query is idle, and for log starts every ASK_FOR_STARTS_EVERY_S."""
         # A run with a target needs no other end. It leaves out partitions whose leader did not answer when the target was fixed.
@@ -238,7 +238,7 @@ class LossWatch:
         self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
         # Ask for the ids after the ends. In the other order, a topic that is created again in between would show its new end with
         # its old id, and a plan up to that end would skip the new topic's first records.
-        expected: dict[str, str | None] = {partition.topic: None for partition in left}
+        expected: dict[str, str | None] = {partition.topic: None for partition in unowned}
         expected |= {} if self.target is None else self.target.ids
         ids = self._topic_ids.now(expected | {partition.topic: record.topic_id for partition, record in records.items()})
         starting = {

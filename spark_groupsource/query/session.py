@@ -193,6 +193,7 @@ class Session:
             self._has_left = True
 
     def _join(self, stream: Stream, newest: PlanOffset) -> None:
+        """Join the group, unless this run is a member of it."""
         if self.has_joined and not self._has_left:
             return
         self.member, self.ledger = self._joining.join(stream, newest, self.deadline)
@@ -268,6 +269,7 @@ class Session:
         return action
 
     def _without_deleted(self, stream: Stream) -> Stream:
+        """Return the stream without ranges of deleted topics. Raise or warn because of these ranges."""
         losses = self._loss_watch.deleted_ranges(stream)
         self._refuse_or_warn(losses)
         return without(stream, {loss.partition for loss in losses})
@@ -281,5 +283,6 @@ class Session:
         self._loss_watch.warn(losses)
 
     def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
+        """Forget the partitions of deleted topics, so that nothing is committed for them."""
         # Giving up a deleted topic sends no commit, so there is no error after which to repeat.
         self.once(Ledger.continue_after, [loss for loss in losses if loss.cause is Cause.DELETED])

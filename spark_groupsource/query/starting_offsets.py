@@ -167,27 +167,32 @@ class StartingOffsets:
 
     @property
     def _or_latest(self) -> bool:
+        """Whether a partition without a record at the starting time starts at its end."""
         return self._options.starting_offsets_by_timestamp_strategy == "latest"
 
     def _start(self, partition: TopicPartition) -> Start:
+        """Return a partition's start, as an offset if it has been found."""
         return self._found.get(partition, self._starts[partition])
 
     def _found_out(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Find and remember the starting offsets of partitions that the stream began with."""
         starts = {partition: self._start(partition) for partition in partitions}
-        as_now = [partition for partition, start in starts.items() if start is None]
+        by_options = [partition for partition, start in starts.items() if start is None]
         asked = {partition: start for partition, start in starts.items() if start is not None}
         found = found_out(asked, self._topics, or_latest=self._or_latest)
         known = self._keep({partition: offset for partition, offset in found.items() if offset is not None})
-        without = {
+        without_record = {
             partition: start.time
             for partition, start in asked.items()
             if isinstance(start, FromTime) and partition in found.keys() - known
         }
         position = self._options.stream_start
-        if without:
-            raise no_record(position.option if isinstance(position, ByTime) else "the time at which this stream started", without)
-        return known | self._keep(offsets_at(position, as_now, self._topics) if as_now else {})
+        if without_record:
+            raise no_record(
+                position.option if isinstance(position, ByTime) else "the time at which this stream started", without_record
+            )
+        return known | self._keep(offsets_at(position, by_options, self._topics) if by_options else {})
 
     def _keep(self, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Remember offsets that were found, and return the ones that were found first."""
         return {partition: self._found.setdefault(partition, offset) for partition, offset in found.items()}

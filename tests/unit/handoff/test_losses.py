@@ -15,7 +15,6 @@ from spark_groupsource.handoff.losses import (
     LogState,
     PartitionLoss,
     commit_loss,
-    left_partition_losses,
     partition_losses,
     plan_losses,
     record_after,
@@ -23,6 +22,7 @@ from spark_groupsource.handoff.losses import (
     refuse_target,
     target_losses,
     to_validate,
+    unowned_partition_losses,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -168,8 +168,8 @@ class TestAPlan:
 
 
 def test_a_deleted_topic_whose_partitions_this_member_lost_is_known_from_the_last_plan() -> None:
-    assert left_partition_losses(STREAM, {ORDERS}, {"orders": NEW}) == []
-    (loss,) = left_partition_losses(STREAM, {ORDERS}, {"orders": None})
+    assert unowned_partition_losses(STREAM, {ORDERS}, {"orders": NEW}) == []
+    (loss,) = unowned_partition_losses(STREAM, {ORDERS}, {"orders": None})
     assert str(loss) == "orders-3: the next offset to read was 200, and the topic no longer exists"
 
 

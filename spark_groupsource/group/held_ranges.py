@@ -135,7 +135,7 @@ class HeldRanges:
             ranges: As in `rules.claimable`. The last one of each partition starts at its position.
         """
         kept = {partition: with_room(records[partition], offsets) for partition, offsets in ranges.items()}
-        # Missing room in the record is the only reason for which ranges are left out.
+        # Ranges are left out only if the record has no room for them.
         full = frozenset(partition for partition, offsets in ranges.items() if kept[partition] != offsets)
         for partition in sorted(full - self._full):
             owed = records[partition].owed

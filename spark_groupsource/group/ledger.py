@@ -180,8 +180,8 @@ class Ledger:
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
         """Return whether these partitions have planned or claimed ranges that are worth waiting for."""
-        # The member that a claim waits for may be draining as well, and waiting for these partitions: both would stand still
-        # until a drain times out. Claims that are released open stay this stream's, so nothing is lost or read twice.
+        # The claim may wait for a member that is draining, too, and waits for these partitions: neither would continue until a
+        # drain times out. Claims that are still open at the release remain with this stream, so nothing is lost or read twice.
         if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
             return False
         # No commit closes a claim in a deleted topic, so a drain that waited for it would always time out.
@@ -315,8 +315,8 @@ class Ledger:
         Raises:
             CheckpointBehindGroup, CommitRecordUnreadable: see rules.claim.
         """
-        # 1. From here on no report counts until all claims are made. A report that comes this early is about another copy of the
-        #    checkpoint, and would close claims whose rows are in no sink.
+        # 1. Ignore reports until all claims are made. A report that arrives this early is about another copy of the checkpoint,
+        #    and would close claims whose rows are not in the output.
         self._closing.claiming()
         self._stream = stream
         wanted = _not_empty(stream.ranges)
@@ -327,7 +327,7 @@ class Ledger:
         #    read the same records. If this raises, the partitions stay planned, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        # 4. Decided ranges are no longer planned, because a later attempt must not claim what this one has left to others.
+        # 4. Forget the ranges that are decided, because a later attempt must not claim ranges that this one has left to others.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
         if not waiting:
@@ -416,9 +416,8 @@ class Ledger:
             self._note_written({partition: adopted[partition] for partition in adopted.keys() - unwritten.keys()})
             self._write(unwritten)
         finally:
-            # This also runs if the commit failed, because a part of it may be written. Ranges that are owed there are asked about
-            # again. Otherwise a stream that has come back since the last answer would still count as dead, and its ranges would
-            # be read twice.
+            # Ask again about owed ranges, even if the commit failed, because a part of it may be written. Otherwise a stream that
+            # has come back since the last answer would still count as dead, and its ranges would be read twice.
             noted = adopted.keys() & self._records.keys()
             if any(adopted[partition].owed for partition in noted):
                 self._confirmed_plans.adopted()

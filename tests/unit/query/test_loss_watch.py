@@ -43,4 +43,4 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
     assert watch.target.ends == {READABLE: 10}
     records = dict.fromkeys([READABLE, WITHOUT_LEADER], CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=ID))
     for _ in Deadline(0.5).attempts():
-        assert watch._ask(records, (), again=False).ends == {READABLE: 10}
+        assert watch._ask(records, (), recheck=False).ends == {READABLE: 10}

@@ -266,7 +266,7 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
     of another cluster, whose ranges are void, and a plan without records are left out. The record no longer shows which part of
     the plan was claimed, so a plan that other streams have read completely is refused as well. With asynchronous progress the
     driver's program may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a
-    driver that is killed within these ms meets this error then, and its output has the rows.
+    driver that is killed in the few ms between the two gets this error, and its output has the rows.
     """
     if stream.durable >= stream.logged or not any(offsets.size for offsets in stream.ranges.get(partition, ())):
         return False
@@ -453,7 +453,7 @@ class Verdict:
 def claim(
     stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, owned_since_planned: bool, now: int
 ) -> Verdict:
-    """Decide which ranges of a partition in plan `stream.logged` this stream reads, when the plan is run first or replayed.
+    """Decide which ranges of a partition in plan `stream.logged` this stream reads, whether the plan is new or replayed.
 
     Only the run that made the plan, and has owned the partition ever since, may claim. Another run on the same checkpoint may
     have left the range out of the plan permanently. So may an earlier attempt of this run, while another stream had the

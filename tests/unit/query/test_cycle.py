@@ -148,7 +148,10 @@ def test_a_topic_that_is_no_longer_subscribed_is_left_when_nobody_has_adopted_it
     run = Run(monkeypatch, subscribe="orders")
     run.given = frozenset({ORDERS})
     assert run.cycle.claim(before, logged) == {ORDERS: (OffsetRange(7, 17),)}
-    assert "leaves returns-0 [7, 12): the query no longer subscribes to the topic, and no other member has adopted" in caplog.text
+    assert (
+        "leaves out returns-0 [7, 12): the query no longer subscribes to the topic, and no other member has adopted"
+        in caplog.text
+    )
 
 
 def test_offsets_of_two_streams_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""All exceptions of this package, as one tree.
+"""Defines all exceptions of this package, as one tree.
 
 GroupKafkaError
 ├── OptionError                 a wrong, missing or conflicting option; nothing was started
@@ -55,14 +55,14 @@ from typing import ClassVar
 
 
 class GroupKafkaError(Exception):
-    """Base of all errors of this package."""
+    """The base class of all errors of this package."""
 
     passing: ClassVar[bool] = False
     """Whether the error is retriable: the same step may succeed later, once a broker has restarted or the group rebalanced."""
 
 
 def passes(error: Exception) -> bool:
-    """Return whether an error is retriable (`GroupKafkaError.passing`)."""
+    """Return whether an error is retriable (see `GroupKafkaError.passing`)."""
     return isinstance(error, GroupKafkaError) and error.passing
 
 

@@ -1,4 +1,4 @@
-"""Defines the reports of a query's run to its metrics.
+"""Defines what a query reports to its metrics while it runs.
 
 `Observer` ignores every report, so callers need not check whether metrics are on. `metrics.tally.Tally` is the observer that
 counts. The comments name the thread that calls each method. Arguments are never edited later, unless a method says so.
@@ -15,7 +15,7 @@ from spark_groupsource.partition import Ranges, TopicPartition
 
 
 class Observer:
-    """Receives the reports of one run, and does nothing with them."""
+    """Receives the reports of one run, and ignores them."""
 
     # On the runner's main thread.
 
@@ -23,16 +23,16 @@ class Observer:
         """Note that the stream `stream` joins its group."""
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
-        """Note a call of `latestOffset`.
+        """Note that `latestOffset` was called.
 
         Args:
             ends: the end of each owned partition (exclusive).
             seconds: how long the call took.
-            ranges: the ranges of the new plan; `None` when there is nothing new to read.
+            ranges: the ranges of the new plan, or `None` if there are no new records.
         """
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Note that plan `plan` is claimed. Spark may ask for the same plan again.
+        """Note that a plan was claimed. Spark may ask for the same plan again.
 
         Args:
             plan: the plan's number in its stream.
@@ -48,17 +48,17 @@ class Observer:
         """Note the partitions assigned to this member; the arguments are the fields of `group.assignment.Assignment`."""
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
-        """Note a callback of the group."""
+        """Note that the group has called back about a rebalance."""
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
         """Note the end of a drain, and whether the ranges in flight were confirmed before the drain timeout (`in_time`)."""
 
-    def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Note the records of all owned partitions. The caller edits this mapping later, so keep a copy."""
+    def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Note the records of all owned partitions after a change. The caller edits this mapping later, so keep a copy."""
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """Return a context that is open during one commit to the group, and sees its error."""
+        """Return a context manager that wraps one commit to the group, and sees its error."""
         yield
 
 

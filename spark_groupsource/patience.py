@@ -1,6 +1,6 @@
-"""Deadlines, and attempts that are repeated until a deadline.
+"""Repeats attempts until a deadline.
 
-Clock and sleep are parameters, so that tests need not wait. Times are seconds of a monotonic clock.
+The clock and the sleep are parameters, so that tests need not wait. Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ K = TypeVar("K")
 
 
 def doubled(first_s: float, most_s: float) -> Iterator[float]:
-    """Yield `first_s`, and then twice the previous time each time, up to `most_s`."""
+    """Yield `first_s`, and then twice the previous value each time, up to `most_s`."""
     while True:
         yield first_s
         first_s = min(2 * first_s, most_s)
@@ -55,7 +55,7 @@ class Deadline:
         return self._clock() >= self._at
 
     def attempts(self, interval_s: float = RETRY_INTERVAL_S, first_s: float | None = None) -> Iterator[int]:
-        """Yield 0, 1, 2 and so on, `interval_s` seconds apart: at least once, and for the last time just after the deadline.
+        """Yield 0, 1, 2 and so on every `interval_s` seconds: at least once, and for the last time just after the deadline.
 
         In a `for ... else`, the `else` runs if the deadline came first.
 
@@ -76,15 +76,15 @@ class Deadline:
     def retry(
         self, step: Callable[[], T], may_pass: Callable[[Exception], bool] = passes, interval_s: float = RETRY_INTERVAL_S
     ) -> T:
-        """Return the result of `step`, and repeat it while it fails with a retriable error.
+        """Run `step` and return its result. Repeat it while it fails with a retriable error.
 
         Args:
             step: the step.
-            may_pass: whether another attempt may succeed after this error.
+            may_pass: returns whether another attempt may succeed after an error.
             interval_s: seconds between two attempts.
 
         Raises:
-            Exception: the last error of `step`. It is not retriable, or the deadline is over.
+            Exception: the last error of `step`, which is not retriable or came after the deadline.
         """
         while True:
             try:
@@ -117,7 +117,7 @@ class Retries:
     """
 
     def __init__(self, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with an attempt that is due.
+        """Start with an attempt that is due.
 
         Args:
             interval_s: seconds between two attempts.
@@ -133,11 +133,11 @@ class Retries:
         return self._clock() >= self._due_at
 
     def make_due(self) -> None:
-        """Make an attempt due now, because there is something new to try."""
+        """Make an attempt due now, because it may succeed for a new reason."""
         self._due_at = self._clock()
 
     def failed(self) -> None:
-        """Note a failure."""
+        """Note that an attempt has failed."""
         self._due_at = self._clock() + self._interval_s
 
 
@@ -160,7 +160,7 @@ class Failures(Generic[K]):
     def __init__(
         self, patience_s: float, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin without a failure.
+        """Start without a failure.
 
         Args:
             patience_s: how many seconds a key may fail in a row.
@@ -173,7 +173,7 @@ class Failures(Generic[K]):
         self._failures: Mapping[K, _Failure] = {}
 
     def failing(self, keys: Iterable[K]) -> set[K]:
-        """Return the keys that failed last time, or were put off."""
+        """Return the keys whose last attempt failed or was put off."""
         return {key for key in keys if key in self._failures}
 
     def due(self, keys: Iterable[K]) -> set[K]:
@@ -182,7 +182,7 @@ class Failures(Generic[K]):
         return {key for key in keys if key not in self._failures or self._failures[key].due_at <= now}
 
     def failed(self, keys: Iterable[K]) -> set[K]:
-        """Note a failure of each key, and return those that have failed in a row for longer than the patience."""
+        """Note that these keys have failed, and return those that have been failing for longer than the patience."""
         now = self._clock()
         due_at = self._next(now, self._interval_s)
         began_at = {
@@ -201,4 +201,5 @@ class Failures(Generic[K]):
         self._failures = {key: failure for key, failure in self._failures.items() if key not in keys}
 
     def _next(self, now: float, interval_s: float) -> float:
+        """Return the time of the next attempt, at a multiple of the interval."""
         return (round(now / interval_s) + 1) * interval_s

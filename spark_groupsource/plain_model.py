@@ -1,4 +1,4 @@
-"""A base class for pydantic models that no plugin of pydantic sees."""
+"""Provides a base class for pydantic models that are hidden from pydantic's plugins."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _DISABLE, _ALL = "PYDANTIC_DISABLE_PLUGINS", "__all__"
 
 
 class _WithoutPlugins(ModelMetaclass):
+    """Disables pydantic's plugins while a model class is made."""
+
     def __new__(cls, *args: Any, **more: Any) -> Any:
-        """Make a model. Other models of the process keep their plugins, unless another thread makes one in the same ms."""
+        """Make a model class without plugins. Other models keep theirs, unless another thread makes one in the same ms."""
         earlier = os.environ.get(_DISABLE)
         if earlier == _ALL:
-            # The user has set it, or another thread, which resets it.
+            # The user has set the variable, or another thread has, which will reset it.
             return super().__new__(cls, *args, **more)
         os.environ[_DISABLE] = _ALL
         try:
@@ -33,8 +35,8 @@ class _WithoutPlugins(ModelMetaclass):
 
 
 class PlainModel(BaseModel, metaclass=_WithoutPlugins):
-    """A model that no plugin of pydantic sees.
+    """A pydantic model that is hidden from pydantic's plugins.
 
-    A plugin would get the options, including passwords, and could log them. Looking for plugins also takes 80 ms of each run of a
-    query, because every distribution is opened, and every jar that Spark has on Python's path.
+    A plugin would get the options, including passwords, and could log them. Searching for plugins would also delay each run of a
+    query by 80 ms, because pydantic opens every distribution, and every jar that Spark has put on Python's path.
     """

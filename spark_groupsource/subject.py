@@ -11,16 +11,16 @@ import logging
 from typing import Any
 
 FIELD = "groupkafka_subject"
-"""The attribute of a record that formatters can show. It is empty, or ends with a colon and a blank."""
+"""The attribute of a log record that formatters can show. It is empty, or ends with a colon and a space."""
 
 _subject = ""
 
 
 def work_for(**names: str | None) -> None:
-    """Set the names that log records carry from now on.
+    """Set the names that are added to log records from now on.
 
     Args:
-        names: The names by kind, such as a group and a query, in the order in which they are shown. Empty ones are left out.
+        names: The names by kind, such as a group and a query, in the order to show them. Empty names are left out.
     """
     global _subject
     shown = ", ".join(f"{kind} {_printable(name)}" for kind, name in names.items() if name)
@@ -28,7 +28,7 @@ def work_for(**names: str | None) -> None:
 
 
 def current_subject() -> str:
-    """Return the names that log records carry now, as in FIELD."""
+    """Return the names that are added to log records now, as in FIELD."""
     return _subject
 
 
@@ -38,8 +38,9 @@ def name_in_records() -> None:
     make = logging.getLogRecordFactory()
 
     def named(*given: Any, **more: Any) -> logging.LogRecord:
+        """Make a log record with the attribute FIELD."""
         record = make(*given, **more)
-        # logging.makeLogRecord, which recreates the record of another process, makes it without a name first.
+        # logging.makeLogRecord, which recreates the record of another process, first makes it without a name.
         is_ours = record.name is not None and record.name.partition(".")[0] == __package__
         setattr(record, FIELD, _subject if is_ours else "")
         return record
@@ -48,5 +49,5 @@ def name_in_records() -> None:
 
 
 def _printable(name: str) -> str:
-    """Return a name that cannot break a log line. The name of a group may contain any character."""
+    """Return the name with characters escaped that could break a log line. A group's name may contain any character."""
     return name if name.isprintable() else ascii(name)

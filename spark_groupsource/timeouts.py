@@ -1,4 +1,4 @@
-"""Time limits and intervals that several modules share, or that a user waits for: each in seconds, with its reason.
+"""Defines time limits and intervals that several modules share or users notice, in seconds, with their reasons.
 
 A time that only one module uses is defined in that module. Times that a user may choose are options (options/model.py). The
 meaning of errors is in brokers/broker_errors.py.
@@ -22,15 +22,15 @@ FETCH_TIMEOUT_S = 30.0
 """The time limit of one request for the group's commits, which contain the records of the hand-off."""
 
 GROUP_OFFSETS_S = 60.0
-"""How long a task of the sink, or its driver, tries to read or commit a token, or to list the groups. Coordinators move within
+"""How long a task of the sink, or its driver, tries to read or commit a token, or to list the groups. A coordinator moves within
 seconds."""
 
 LIST_AGAIN_S = 1.0
-"""The pause before the groups are listed again, because a broker did not answer, was still loading, or is away while its groups
+"""The pause before the groups are listed again if a broker did not answer, was still loading, or is down while its groups
 move."""
 
 TRANSACTION_S = 120.0
-"""How long a task of the sink tries one step of a transaction. Coordinators move within seconds."""
+"""How long a task of the sink tries one step of a transaction. A coordinator moves within seconds."""
 
 INIT_TRY_S = 5.0
 """How long a task of the sink waits for its transactional id before it checks whether the brokers have refused the login."""

@@ -1,4 +1,4 @@
-"""The version of this package, and the error text for data that another version has stored."""
+"""Defines the version of this package, and the error text for data that another version has stored."""
 
 __version__ = "0.1.0"
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
@@ -69,5 +69,5 @@ class TopicIds:
 def _changes(expected: Mapping[str, str | None], ids: Mapping[str, str | None]) -> frozenset[tuple[str, str | None]]:
     """Return the topics that do not exist (`None`), or do not have the expected id, each with its current id."""
     return frozenset(
-        (topic, ids[topic]) for topic, earlier_id in expected.items() if topic in ids and changed(earlier_id, ids[topic])
+        (topic, ids[topic]) for topic, earlier_id in expected.items() if topic in ids and topic_gone(earlier_id, ids[topic])
     )

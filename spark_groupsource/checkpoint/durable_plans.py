@@ -1,4 +1,4 @@
-"""Looks up in the files of the checkpoint whether a plan is in Spark's commit log (reader option `checkpointLocation`)."""
+"""Finds out from a checkpoint's files whether a plan is in Spark's commit log (reader option `checkpointLocation`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spark_groupsource.errors import CheckpointOfAnotherStream, GroupKafkaError,
 class _Doubt(NamedTuple):
     """A file of the offset log that seems to be wrong, but may only be half-written.
 
-    A file system without atomic writes may show the line of another source before the line of this stream, and a part of the
-    version before the rest.
+    A file system without atomic writes may show another source's line before the line of this stream, or only a part of the
+    version.
     """
 
     batch: int
@@ -24,7 +24,7 @@ class _Doubt(NamedTuple):
 
 
 class DurablePlans:
-    """Looks up the plans of one stream in its checkpoint. Used on one thread."""
+    """Finds out which plans of one stream are in its checkpoint's logs. Used on one thread."""
 
     def __init__(self, location: str) -> None:
         """Prepare the look-up. No file is read yet.
@@ -40,16 +40,16 @@ class DurablePlans:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the last look found a file that seems to be wrong. If the file is unchanged, the next look raises the error."""
+        """Whether the last read found a file that seems to be wrong. If the file is unchanged, the next read raises the error."""
         return self._doubt is not None
 
     def locate(self, stream: str, plan: int) -> int | None:
-        """Return the micro-batch of a plan that is in the offset log; `None` if the log does not show it.
+        """Return the number of the micro-batch that has this plan, or `None` if the offset log does not have the plan yet.
 
         Raises:
-            CheckpointOfAnotherStream: the newest micro-batch belongs to another stream, as it did at the last look.
+            CheckpointOfAnotherStream: the newest micro-batch belongs to another stream, also at the previous call.
             CheckpointUnreadable: the files cannot be read.
-            OffsetError: a newer version of Spark has written the files, as the last look found as well.
+            OffsetError: a newer version of Spark has written the files, also at the previous call.
         """
         if self._located is not None and self._located[:2] == (stream, plan):
             return self._located[2]
@@ -59,7 +59,7 @@ class DurablePlans:
             logged = files.batches("offsets")
             if not logged:
                 return None
-            self._raise_what_was_doubted(files, logged)
+            self._raise_confirmed_doubt(files, logged)
             batch = max(logged)
             if self._plans(files, batch, stream).get(stream) != plan:
                 return None
@@ -67,7 +67,7 @@ class DurablePlans:
         return batch
 
     def is_durable(self, stream: str, plan: int) -> bool:
-        """Return whether the plan's micro-batch is in the commit log.
+        """Return whether Spark has finished the plan, which its commit log shows.
 
         Raises:
             CheckpointOfAnotherStream, CheckpointUnreadable, OffsetError: as `locate`.
@@ -76,7 +76,7 @@ class DurablePlans:
         return batch is not None and self._open().exists(f"commits/{batch}")
 
     def _next_batch(self, files: CheckpointFiles, stream: str, plan: int) -> int | None:
-        """Return the micro-batch after the last one if it has the plan. This reads one file, and lists no folder."""
+        """Return the micro-batch after the last one if it has the plan. This reads one file, and needs no list of files."""
         if self._located is None:
             return None
         batch = self._located[2] + 1
@@ -86,7 +86,7 @@ class DurablePlans:
         return None
 
     def _plans(self, files: CheckpointFiles, batch: int, stream: str) -> dict[str, int]:
-        """Return the plan of each stream in a file of the offset log; none if the file seems to be wrong for the first time."""
+        """Return the plan of each stream in a file of the offset log, or nothing if it seems to be wrong for the first time."""
         text = files.read(f"offsets/{batch}")
         if not text.strip():
             return {}  # the file is being written
@@ -95,21 +95,23 @@ class DurablePlans:
             if found and stream not in found:
                 raise CheckpointOfAnotherStream(
                     f"The reader's option checkpointLocation = {without_password(self._location)!r} is the checkpoint of stream "
-                    f"{', '.join(sorted(found))}, but this query is stream {stream}. Give the reader the same "
-                    "checkpointLocation as the writer (writeStream), or remove the option from the reader."
+                    f"{', '.join(sorted(found))}, but this query is stream {stream}. Nothing is lost or duplicated, because the "
+                    "query stops before it confirms claims by another checkpoint. Give the reader the same checkpointLocation as "
+                    "the writer (writeStream), or remove the option from the reader."
                 )
         except (CheckpointOfAnotherStream, OffsetError) as error:
             self._doubt = _Doubt(batch, text, error)
             return {}
         return found
 
-    def _raise_what_was_doubted(self, files: CheckpointFiles, logged: Container[int]) -> None:
-        """Raise the error that the last look found in a file, if the file is still the same."""
+    def _raise_confirmed_doubt(self, files: CheckpointFiles, logged: Container[int]) -> None:
+        """Raise the error that the last read found in a file, if the file has not changed since then."""
         doubt, self._doubt = self._doubt, None
         if doubt is not None and doubt.batch in logged and files.read(f"offsets/{doubt.batch}") == doubt.text:
             raise doubt.error
 
     def _open(self) -> CheckpointFiles:
+        """Return access to the checkpoint's files, which is set up with the first call."""
         if self._files is None:
             self._files = CheckpointFiles(self._location)
         return self._files

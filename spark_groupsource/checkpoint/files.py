@@ -16,7 +16,7 @@ from spark_groupsource.sink.names import is_query
 
 
 class CheckpointFiles:
-    """The files of a checkpoint: on a local path, or at a URI that PyArrow reads (`file`, `s3`, `gs`, `hdfs`, `abfss`)."""
+    """Gives access to the files of a checkpoint, at a local path or a URI of PyArrow (`file`, `s3`, `gs`, `hdfs`, `abfss`)."""
 
     def __init__(self, location: str) -> None:
         """Find the file system. No file is read yet.
@@ -25,7 +25,7 @@ class CheckpointFiles:
             location: the query's `checkpointLocation`. Without a scheme it is a local path.
 
         Raises:
-            CheckpointUnreadable: the location cannot be read. So do all methods; the text shows no password.
+            CheckpointUnreadable: the location cannot be read. All methods raise it, and its text contains no password.
         """
         self.location = location
         with self._reading():
@@ -40,10 +40,10 @@ class CheckpointFiles:
         self._path = path.rstrip("/")
 
     def batches(self, log: str) -> dict[int, fs.FileInfo]:
-        """Return the files of a log (`offsets` or `commits`) by their micro-batch; none if there is no log."""
+        """Return the files of a log (`offsets` or `commits`) by the number of their micro-batch. There may be none."""
         with self._reading():
             found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
-        # The folder also has checksums (.17.crc), and files that were incomplete when a driver died.
+        # Skip checksums (.17.crc), and files that were incomplete when a driver crashed.
         return {int(file.base_name): file for file in found if re.fullmatch(r"[0-9]{1,19}", file.base_name)}
 
     def read(self, name: str) -> str:
@@ -52,7 +52,7 @@ class CheckpointFiles:
             return bytes(stream.read()).decode("utf-8")
 
     def query_id(self) -> str | None:
-        """Return Spark's id of the query; `None` if the file is missing, cannot be read, or has other content."""
+        """Return Spark's id of the query, or `None` if the file is missing, cannot be read, or has other content."""
         try:
             found = json.loads(self.read("metadata"))
         except (CheckpointUnreadable, ValueError, RecursionError):
@@ -61,7 +61,7 @@ class CheckpointFiles:
         return query if isinstance(query, str) and is_query(query) else None
 
     def exists(self, name: str) -> bool:
-        """Return whether a file exists and has content. An empty file is being written, or its writer died."""
+        """Return whether a file exists and has content. An empty file is still being written, or its writer crashed."""
         with self._reading():
             return bool(self._files.get_file_info(f"{self._path}/{name}").size)
 
@@ -72,6 +72,7 @@ class CheckpointFiles:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """Raise errors of the file system as `CheckpointUnreadable`."""
         try:
             yield
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -79,9 +80,9 @@ class CheckpointFiles:
 
 
 def _keep_signals_from_libhdfs() -> None:
-    """Make the JVM that libhdfs starts in this process leave the signals alone.
+    """Keep the JVM that libhdfs starts in this process from handling signals.
 
-    The JVM would otherwise replace the handler of SIGTERM, with which a stopped query leaves its group.
+    The JVM would otherwise replace the SIGTERM handler, with which a stopped query leaves its group.
     """
     options = os.environ.get("LIBHDFS_OPTS", "")
     if "-Xrs" not in options.split():
@@ -89,10 +90,10 @@ def _keep_signals_from_libhdfs() -> None:
 
 
 _S3_KEY = re.compile(r"(?is)\b(s3[an]?:/+)[^/@:\s]*(?::|%3a).*(?:@|%40)")
-"""The keys before a bucket. A secret key may contain any character, and a bucket has no port."""
+"""Matches the keys before a bucket. A secret key may contain any character, and a bucket has no port."""
 
 _PASSWORD = re.compile(r"(?i)(:/+)[^/:\s]*?(?::|%3a)(?:\S*(?:@|%40)|(?![0-9]+(?:[/\s]|$)).*(?:@|%40))")
-"""A user and a password before a host. A password may contain slashes, and also spaces if it does not look like a port."""
+"""Matches a user and a password before a host. A password may contain slashes, and spaces if it does not look like a port."""
 
 _QUERY = re.compile(r"(:/[^?\n]*\?)\S+")
 

@@ -1,6 +1,6 @@
 """Parses the files of Spark's offset log (OffsetSeqLog). Pure.
 
-Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` when the sink has committed it. A file of the offset log
+Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` after the sink has committed it. A file of the offset log
 has these lines:
 
 1. the version of its format
@@ -21,7 +21,7 @@ from spark_groupsource.handoff.commit_record import STREAM_NAME
 
 
 def source_lines(text: str) -> dict[str, str]:
-    """Return the offset of each source in a file of the offset log, by the source's id (in `v1`: its number, from 0).
+    """Return the offset of each source in a file of the offset log, by the source's id, or by its number from 0 in `v1`.
 
     Raises:
         OffsetError: The format is not known.
@@ -35,7 +35,7 @@ def source_lines(text: str) -> dict[str, str]:
         return {match[1]: match[2] for match in named if match is not None}
     raise OffsetError(
         f"The file of the offset log begins with {version[:20]!r}, but only v1 and v2 are supported. A newer version of Spark "
-        "may have written it. Upgrade spark_groupsource."
+        "may have written it. Nothing was changed. Upgrade spark_groupsource."
     )
 
 
@@ -58,7 +58,7 @@ def offsets_by_stream(lines: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def plan_of(offset: object) -> tuple[str, int] | None:
-    """Return the stream and the plan of an offset of this package; `None` for any other. Its ranges are not checked.
+    """Return the stream and plan of an offset of this package, or `None` for any other offset. The ranges are not checked.
 
     Args:
         offset: plain JSON values.

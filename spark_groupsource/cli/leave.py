@@ -20,7 +20,7 @@ from spark_groupsource.cli.shared_options import client_settings, group_options,
 from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.errors import OffsetError, OffsetsInTheWay, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.partition import TopicPartition, by_topic, listed
 
 EARLIEST = -2
@@ -137,7 +137,7 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
         topic = found.partition.topic
         if topic not in ids or found.committed is None:
             continue
-        if isinstance(found.commit, CommitRecord) and changed(found.commit.topic_id, ids[topic]):
+        if isinstance(found.commit, CommitRecord) and topic_gone(found.commit.topic_id, ids[topic]):
             wrong.append(f"\n  {found.partition}: offset {found.committed} of another topic with this name")
         elif found.end is not None and found.committed > found.end:
             wrong.append(f"\n  {found.partition}: offset {found.committed}, the log ends at {found.end}")

@@ -1,6 +1,7 @@
-"""Takes acquired partitions to their adoption: when to try each, how long it may fail, and which record to write.
+"""Adopts acquired partitions: decides when to try each, how long it may fail, and which record to write.
 
-The brokers are asked first (survey.py). The ledger writes the records. A partition of a deleted topic waits without a time limit.
+The survey asks the brokers first (survey.py), and the ledger writes the records. A partition of a deleted topic may wait for
+ever.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupComm
 
 
 class Adopting:
-    """Keeps track of the partitions that are not adopted yet. Used on the consumer's thread."""
+    """Tracks the partitions that are not adopted yet. Used on the consumer's thread."""
 
     def __init__(self, survey: Survey, *, fail_on_data_loss: bool, patience_s: float, clock: Callable[[], float]) -> None:
-        """Begin without a partition.
+        """Start without a partition.
 
         Args:
             survey: asks the brokers.
@@ -100,13 +101,13 @@ class Adopting:
             return
         self._tried = frozenset(due)
         commits = fetch(due)
-        # Partitions that have failed before get a question of their own: a leader that does not answer would delay the others.
+        # Ask separately about partitions that have failed before, because a leader that does not answer would delay the others.
         failing = self._failures.failing(due)
         for part in (due - failing, failing):
             self._survey.ask(stream, {partition: commits[partition] for partition in part})
 
     def answers(self, stream: Stream, *, draining: Collection[TopicPartition]) -> Iterator[BrokersAnswer]:
-        """Yield what the brokers have answered for partitions that can be adopted now.
+        """Yield the brokers' answers about partitions that can be adopted now.
 
         Args:
             stream: the stream as its checkpoint describes it.
@@ -114,8 +115,8 @@ class Adopting:
 
         Raises:
             BrokerUnavailable: a leader has not answered for longer than the patience.
-            DataLossError: a topic was deleted and created again, and that is an error.
-            GroupKafkaError: a question failed with it.
+            DataLossError: a topic was deleted and created again, and `fail_on_data_loss` is true.
+            GroupKafkaError: the brokers could not be asked.
         """
         for partitions, answer in self._survey.answers(stream):
             self._tried = partitions
@@ -148,12 +149,12 @@ class Adopting:
         return True
 
     def _note_unknown(self, found: BrokersAnswer) -> None:
-        """Note which partitions cannot be adopted now."""
+        """Note the partitions that cannot be adopted now. Raise an error if their leader has been silent for too long."""
         unknown = set(found.unknown)
         newly_unknown = unknown - self._failures.failing(unknown)
         if newly_unknown:
             log.info(
-                "%d partitions are not adopted yet, because their leader does not answer or their topic was deleted: %s",
+                "%d partitions are not adopted yet, because their leaders do not answer or their topics were deleted: %s",
                 len(newly_unknown),
                 listed(sorted(newly_unknown)),
             )
@@ -163,8 +164,8 @@ class Adopting:
         silent = self._failures.failed(unknown - found.deleted)
         if silent:
             raise BrokerUnavailable(
-                f"The leader of {min(silent)} has not answered within assignmentTimeout, so it is not known where this partition "
-                "begins. Check that its broker is up and can be reached from this driver."
+                f"The leader of {min(silent)} has not answered within assignmentTimeout, so the query does not know where to "
+                "start reading. Nothing was read there. Check that the leader's broker is up and can be reached from this driver."
             )
 
 

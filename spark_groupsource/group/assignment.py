@@ -1,4 +1,4 @@
-"""The partitions that the group has assigned to this member, with the generation and the member's id."""
+"""Defines the value that describes a member's current assignment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_groupsource.partition import TopicPartition
 
 @dataclass(frozen=True)
 class Assignment:
-    """The partitions that the group has assigned to this member. Never edited: a new value replaces it."""
+    """A member's partitions, generation and id at one moment. Never edited: a new value replaces it."""
 
     partitions: frozenset[TopicPartition] = frozenset()
     """Every partition that this member has, including the draining ones."""

@@ -1,4 +1,4 @@
-"""Asks the brokers where a partition starts and whether its topic was created again, before the partition is adopted.
+"""Asks the brokers, before a partition is adopted, where it starts and whether its topic was created again.
 
 `ask_brokers` runs on a thread of survey.Survey. The rules that use the answers are in handoff/rules.py.
 """
@@ -88,6 +88,7 @@ def ask_brokers(
 
 
 def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> dict[str, str | None]:
+    """Return the id that each topic had when its position was written: from the commit, or else from the stream's last plan."""
     expected = {partition.topic: stream.topics.get(partition.topic) for partition in commits}
     for partition, commit in commits.items():
         if isinstance(commit, CommitRecord) and commit.topic_id is not None:

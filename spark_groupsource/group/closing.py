@@ -1,4 +1,4 @@
-"""Decides which reports of a durable plan count, and keeps track of the claims that are then left to close.
+"""Decides which reports of durable plans to believe, and remembers whether claims still have to be closed.
 
 Reports come from another thread. They may come late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
 at once").

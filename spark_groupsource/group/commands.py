@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Command:
-    """One step to run, and the queue in which its outcome arrives."""
+    """One step to run, with the queue that receives its outcome."""
 
     run: Callable[[], Any]
     reply: SimpleQueue[tuple[bool, Any]] = field(default_factory=SimpleQueue)
@@ -22,13 +22,14 @@ class Command:
 
 
 class Commands:
-    """Queues steps between the threads: any thread may `put` and `wake`, and the consumer's thread calls the rest."""
+    """Passes steps to the consumer's thread. Any thread may `put` and `wake`; the consumer's thread calls the rest."""
 
     def __init__(self) -> None:
+        """Start without a queued step."""
         self._queue: SimpleQueue[Command | None] = SimpleQueue()
 
     def put(self, run: Callable[[], Any]) -> Command:
-        """Queue a step, and return the command that will have its reply."""
+        """Queue a step, and return the command whose `reply` receives the outcome."""
         command = Command(run)
         self._queue.put(command)
         return command

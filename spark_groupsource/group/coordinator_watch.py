@@ -1,4 +1,4 @@
-"""Compares this member's partitions with the coordinator's assignment, and makes it rejoin if the two differ for too long.
+"""Compares this member's partitions with the coordinator's view, and makes the member rejoin if they differ for too long.
 
 The comparison has a thread of its own, because a coordinator may not answer for a long time. The question is asked in a child
 process (brokers/group_admin_process.py), which starts with the first question: a query that runs for less than half a minute
@@ -24,7 +24,7 @@ from spark_groupsource.partition import TopicPartition, listed
 log = logging.getLogger(__name__)
 
 COMPARE_EVERY_S = 30.0
-"""How often to ask the coordinator for this member's assignment. Together with `DISAGREES_S` that is less than a minute."""
+"""How often to ask the coordinator for this member's assignment. With `DISAGREES_S`, a difference is found within a minute."""
 
 COMPARE_AGAIN_S = 5.0
 """How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out,
@@ -41,13 +41,13 @@ DISAGREES_S = 20.0
 brokers demand one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
 
 
-def kept(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
-    """Return the partitions that the member has but should give back, because a revocation was lost or is on its way."""
+def surplus(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
+    """Return the partitions that the member has but should give back. The revocation was lost, or is on its way."""
     return own.partitions - (member.target or frozenset())
 
 
 def missing(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
-    """Return the partitions that the member should have but does not, because their assignment was lost or is on its way."""
+    """Return the partitions that the member should have but does not. The assignment was lost, or is on its way."""
     return (member.partitions & (member.target or frozenset())) - own.partitions
 
 
@@ -84,7 +84,7 @@ class Disagreement:
         """
         if member is None or member.target is None or own.draining:
             return Disagreement(mended=self.mended)
-        differing = kept(own, member) | missing(own, member)
+        differing = surplus(own, member) | missing(own, member)
         if not differing:
             return Disagreement()
         first_seen = {partition: self.since.get(partition, now) for partition in differing}
@@ -100,17 +100,17 @@ class Disagreement:
 
 
 class Coordinator(Protocol):
-    """Asks the coordinator (`group_admin_process.GroupAdminProcess`). One thread uses it."""
+    """Describes members as the coordinator sees them (`group_admin_process.GroupAdminProcess`). One thread uses it."""
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return the member with the partitions that the coordinator has assigned to it. Raises GroupKafkaError."""
+        """Return the member, with the partitions that the coordinator has assigned to it. Raises GroupKafkaError."""
 
     def close(self) -> None:
         """Release what is needed to ask."""
 
 
 def watch(member: Member, group_id: str, coordinator: Coordinator) -> None:
-    """Start a thread that compares the two until the member leaves the group."""
+    """Start a thread that compares the member with its coordinator until the member leaves the group."""
     comparing = CoordinatorWatch(member, group_id, coordinator)
     threading.Thread(target=comparing.run, name="groupkafka-compare", daemon=True).start()
 
@@ -127,7 +127,7 @@ class CoordinatorWatch:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Begin without a disagreement. Nothing is asked yet.
+        """Start without a disagreement. Nothing is sent yet.
 
         Args:
             member: the member.
@@ -145,7 +145,7 @@ class CoordinatorWatch:
         self._trouble = ""
 
     def run(self) -> None:
-        """Compare until the member leaves."""
+        """Compare repeatedly until the member leaves the group."""
         try:
             due_at = self._clock() + COMPARE_EVERY_S
             timeouts = self._member.timeouts
@@ -163,9 +163,9 @@ class CoordinatorWatch:
             self._coordinator.close()
 
     def compare(self) -> None:
-        """Ask once, and make the member rejoin if the two have differed for too long."""
+        """Compare once, and make the member rejoin if the two have differed for too long."""
         own = self._member.assignment
-        member = self._asked(own)
+        member = self._described(own)
         if self._member.assignment != own:
             member = None
         now = self._clock()
@@ -173,9 +173,10 @@ class CoordinatorWatch:
         if member is not None and (lasting := self._disagreement.lasting(now)):
             began = min(self._disagreement.since[partition] for partition in lasting)
             self._disagreement = self._disagreement.mend()
-            self._member.rejoin(own, sentence(kept(own, member) & lasting, missing(own, member) & lasting, now - began))
+            self._member.rejoin(own, rejoin_reason(surplus(own, member) & lasting, missing(own, member) & lasting, now - began))
 
-    def _asked(self, own: Assignment) -> GroupMember | None:
+    def _described(self, own: Assignment) -> GroupMember | None:
+        """Return this member as the coordinator describes it, or `None` if it cannot be compared now."""
         if not own.member_id or own.draining or self._member.state is not State.MEMBER:
             return None
         try:
@@ -183,13 +184,13 @@ class CoordinatorWatch:
         except GroupKafkaError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.info("the coordinator cannot be asked for this driver's assignment now, and is asked again later: %s", error)
+                log.info("asking the coordinator for this driver's assignment failed, and is tried again later: %s", error)
             return None
         self._trouble = ""
         return member
 
 
-def sentence(too_many: frozenset[TopicPartition], too_few: frozenset[TopicPartition], seconds: float) -> str:
+def rejoin_reason(too_many: frozenset[TopicPartition], too_few: frozenset[TopicPartition], seconds: float) -> str:
     """Return the reason why a member rejoins, for the log.
 
     Args:

@@ -1,7 +1,7 @@
 """Finds out from the group's records which plans of other streams are done, and which of these streams are running.
 
-A stream writes its newest finished plan into each of its records. A range that is owed to the stream is dropped as soon as one
-record shows the range's plan as done. That record may be of a topic that this query does not subscribe to.
+A stream writes its newest finished plan into each of its records. A range that is owed to the stream is dropped as soon as any
+record shows the range's plan as done. That record may belong to a topic that this query does not subscribe to.
 
 A coordinator may not answer for a long time, so each question has a thread of its own, one at a time (questions.py). An old
 answer does no harm, because a plan that is done stays done.
@@ -41,7 +41,7 @@ class StreamPlan(NamedTuple):
 
 
 class GroupReader(Protocol):
-    """Reads the group's commits and members (`group_reader.GroupReader`). One thread uses it at a time. Calls may take long."""
+    """Reads the group's commits and members (`group_reader.GroupReader`). Used by one thread at a time; calls may take long."""
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         """Return the record of every partition of the subscribed topics. Raises GroupKafkaError."""
@@ -58,7 +58,7 @@ class GroupReader(Protocol):
 
 @dataclass(frozen=True)
 class Question:
-    """What to find out from the group's records."""
+    """A request to find out which plans are done, and which members the group has."""
 
     claimed: frozenset[StreamPlan]
     """The plans of other streams whose ranges are held here."""
@@ -81,16 +81,19 @@ class Answer:
     missing: frozenset[StreamPlan]
     """The claimed plans that no record of the subscribed topics shows as done."""
     elsewhere: Mapping[str, int] | GroupKafkaError | None
-    """The plans that records of other topics show as done, or why these cannot be read. `None`: they were not asked for."""
+    """The plans that records of other topics show as done, or the error of reading these. `None` if they were not read."""
     members: frozenset[str] | None
-    """The marks of the members. `None`: they were not asked for, or cannot be."""
+    """The marks of the group's members. `None` if they were not requested, or the request failed."""
 
 
 class ConfirmedPlans:
-    """Keeps the newest answers about other streams. Used on the consumer's thread. Values are replaced, not edited."""
+    """Keeps the latest answers about other streams: done plans, and who is running. Used on the consumer's thread.
+
+    Values are replaced, not edited.
+    """
 
     def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
-        """Begin without an answer. Nothing is asked yet.
+        """Start without an answer. Nothing is sent yet.
 
         Args:
             reader: reads the group's records, on other threads.
@@ -103,7 +106,7 @@ class ConfirmedPlans:
         self._asked_elsewhere: frozenset[StreamPlan] = frozenset()
         """The plans that the records of other topics were searched for, and do not show as done."""
         self._left_since: Mapping[tuple[TopicPartition, str], float] = {}
-        """Since when the writers of records are known to have left the group, by partition and member."""
+        """When the writer of a record was first seen to have left the group, by partition and member."""
         self._abandoned: frozenset[TopicPartition] = frozenset()
         """The partitions whose record no longer shows its stream as alive, because its writer has left."""
         self._ask_again_at = -math.inf
@@ -129,7 +132,7 @@ class ConfirmedPlans:
         self._subscribed = subscribed
 
     def done(self, stream: Stream) -> dict[str, int]:
-        """Return the newest plan of each stream that is known to be done. For `stream` itself its own checkpoint decides."""
+        """Return the newest plan of each stream that is known to be done. For `stream` itself this is its own durable plan."""
         done = evidence(self._subscribed.values())
         newest = {name: max(done.get(name, -1), self._elsewhere.get(name, -1)) for name in done.keys() | self._elsewhere.keys()}
         return {**newest, stream.name: stream.durable}
@@ -160,7 +163,7 @@ class ConfirmedPlans:
         owned: Collection[TopicPartition],
         holding: Collection[CommitRecord],
         *,
-        takes_over: bool,
+        liveness_matters: bool,
         interval_s: float,
     ) -> None:
         """Ask which plans of the held ranges are done. Only the newest question waits while another one is being answered.
@@ -172,7 +175,7 @@ class ConfirmedPlans:
             stream: the stream that asks. Its own commit log settles its own plans.
             owned: the partitions that this member has, adopted or not yet.
             holding: the records whose claims should be settled.
-            takes_over: whether it matters which other streams are alive.
+            liveness_matters: whether the caller needs to know which other streams are alive.
             interval_s: the least number of seconds between two questions.
         """
         if not any(record.owed for record in holding):
@@ -184,14 +187,14 @@ class ConfirmedPlans:
         self._asked_at = now
         claimed = frozenset(plan for plan in _claimed(holding) if plan.stream != stream.name)
         seemingly_alive = alive(self._subscribed, owned)
-        members = takes_over and not seemingly_alive.isdisjoint(plan.stream for plan in claimed)
+        members = liveness_matters and not seemingly_alive.isdisjoint(plan.stream for plan in claimed)
         if self._asked is not None:
             self._unasked = claimed, members
         else:
             self._ask(claimed, members=members)
 
     def take(self) -> bool:
-        """Take the answer, or the error, if it has come. Return whether something new was learned."""
+        """Take the answer if it has arrived. Return whether it brought anything new."""
         taken = self._questions.take()
         if taken is None:
             return False
@@ -202,9 +205,9 @@ class ConfirmedPlans:
         self._asked, self._answered = None, self._answered or not outdated
         learned = not isinstance(answer, Exception) and not outdated
         if isinstance(answer, GroupKafkaError):
-            log.info("the group cannot be asked now which plans of other streams are done, and is asked again later: %s", answer)
+            log.info("finding out which plans of other streams are done failed, and is tried again later: %s", answer)
         elif isinstance(answer, Exception):
-            log.error("asking which plans of other streams are done ended with an unexpected error", exc_info=answer)
+            log.error("finding out which plans of other streams are done failed with an unexpected error", exc_info=answer)
         elif learned:
             self._note(answer)
         if self._unasked is not None:
@@ -213,27 +216,29 @@ class ConfirmedPlans:
         return learned
 
     def _pause(self) -> None:
-        """Release what is needed only while ranges are held for others."""
+        """Release resources that are needed only while ranges are held for other streams."""
         if self._members_asked and self._asked is None:
             self._members_asked = False
             self._reader.pause()
 
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
+        """Ask a question, which must not be asked while another one is open."""
         now = self._clock()
         self._members_asked |= members
         self._asked = Question(claimed, self._asked_elsewhere, now >= self._failed_until, now >= self._ask_again_at, members)
         self._questions.ask(self._asked)
 
     def _note(self, answer: Answer) -> None:
+        """Keep what an answer shows about done plans, and about writers that have left the group."""
         now = self._clock()
         self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):
             self._ask_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
-            log.info("the group's records of other topics cannot be read now, and are read later: %s", answer.elsewhere)
+            log.info("reading the group's records of other topics failed, and is tried again later: %s", answer.elsewhere)
         elif answer.elsewhere is not None:
             self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
-        by_former_members = [] if answer.members is None else _by_others(answer.subscribed, answer.members)
+        by_former_members = [] if answer.members is None else _by_former_members(answer.subscribed, answer.members)
         self._left_since = {record: self._left_since.get(record, now) for record in by_former_members}
         # It takes two answers, because a restarted stream has written its records again between the two.
         self._abandoned = frozenset(
@@ -241,7 +246,7 @@ class ConfirmedPlans:
         )
 
     def _alive(self, owned: Collection[TopicPartition]) -> frozenset[str]:
-        """Return the streams that are running (`rules.alive`). A record whose member has left for good does not count.
+        """Return the streams that are running (`rules.alive`), ignoring records whose writer has left the group for good.
 
         Args:
             owned: the partitions that this member has, adopted or not yet.
@@ -272,12 +277,14 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
     try:
         return Answer(subscribed, missing, elsewhere, reader.members())
     except GroupKafkaError as error:
-        log.info("the group cannot be asked for its members now, and is asked again later: %s", error)
+        log.info("asking for the group's members failed, and is tried again later: %s", error)
         return Answer(subscribed, missing, elsewhere, None)
 
 
-def _by_others(commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]) -> list[tuple[TopicPartition, str]]:
-    """Return the partitions whose record was written by none of these members, each with the mark of the member that wrote it."""
+def _by_former_members(
+    commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]
+) -> list[tuple[TopicPartition, str]]:
+    """Return the partitions whose record was not written by one of these members, each with the mark of its writer."""
     written = {partition: commit.member for partition, commit in commits.items() if isinstance(commit, CommitRecord)}
     return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
 
@@ -287,8 +294,8 @@ def _claimed(records: Iterable[CommitRecord]) -> set[StreamPlan]:
     return {StreamPlan(entry.stream, entry.plan) for record in records for entry in record.owed}
 
 
-def record_that_shows(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
-    """Return a record that shows other streams what this one has confirmed. Nothing if some record already shows it.
+def progress_record(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
+    """Return a record that shows other streams which plan this one has confirmed, or nothing if a record already shows it.
 
     Args:
         stream: the stream. It may have released partitions of its last plan with open claims.

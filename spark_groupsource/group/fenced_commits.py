@@ -1,4 +1,4 @@
-"""Writes and reads the group's commit records; a write is fenced by the member's generation.
+"""Reads and writes the group's commit records. Brokers accept a write only from a current member of the group.
 
 The broker fences the member: it accepts commits only from a member of the current generation. It checks neither which plan a
 commit is for, nor who owns the partition. So the caller makes sure on the consumer's thread that the partition is still owned. No
@@ -28,7 +28,8 @@ MAX_COMMIT_BYTES = 900_000
 `max.message.bytes` of the offsets topic: 1,048,588 by default."""
 
 RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 110
-"""The most bytes in that batch of a record without the names of its group and topic, and of each range and each earlier owner."""
+"""The most bytes that a record takes in that batch, not counting the names of its group and topic, and the most bytes of each
+open range, owed range and earlier owner."""
 
 
 def fetch_commits(
@@ -48,7 +49,7 @@ def fetch_commits(
         partitions: the partitions.
         cluster_id: the cluster's id; `None` if it is not known.
         timeout_s: how many seconds the request may take.
-        polled: as in `read_offsets`. It is false only for a member that has joined, which its own thread polls.
+        polled: as in `read_offsets`. False only for a member that has joined, because its own thread polls it.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -70,6 +71,14 @@ class FencedCommits:
         cluster_id: str | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
+        """Prepare to read and write. Nothing is sent yet.
+
+        Args:
+            consumer: the member's consumer.
+            group_id: the group.
+            cluster_id: the cluster's id; `None` if it is not known.
+            observer: receives a report of each commit.
+        """
         self.cluster_id = cluster_id
         self._consumer = consumer
         self._observer = observer
@@ -90,7 +99,7 @@ class FencedCommits:
         return fetch_commits(self._consumer, self._group_id, partitions, cluster_id=self.cluster_id, polled=False)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """Yield the records in parts that fit into one commit each; thousands of partitions take several."""
+        """Yield the records in parts that each fit into one commit. Thousands of partitions take several."""
         part: dict[TopicPartition, CommitRecord] = {}
         free_bytes = MAX_COMMIT_BYTES
         for partition in sorted(records):
@@ -152,6 +161,7 @@ class FencedCommits:
             self._commit(records)
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Send one OffsetCommit, and raise the error of a partition that was refused."""
         offsets = [
             KafkaTopicPartition(
                 *partition,
@@ -171,31 +181,32 @@ class FencedCommits:
                 raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
-        """Return the error of a refused commit. librdkafka does not name the refused partitions, so the records are read back."""
+        """Return the error of a refused commit. Reads the records back, because librdkafka does not name the partitions."""
         failure = explain(error, doing, COMMIT_ERRORS)
         if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized):
             try:
-                held = self.fetch(records)
+                in_group = self.fetch(records)
             except GroupKafkaError as unread:
                 log.warning("%s was refused, and reading back which partitions were refused failed: %s", doing, unread)
             else:
-                refused = [partition for partition in records if held.get(partition) != records[partition]]
+                refused = [partition for partition in records if in_group.get(partition) != records[partition]]
                 failure = explain(error, f"committing {listed(sorted(refused))} to group {self._group_id}", COMMIT_ERRORS)
         return failure
 
     def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
+        """Return the text of a record. Raise `CommitRefused` if it is longer than a broker accepts."""
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
                 f"{partition}: its commit record takes {len(metadata)} bytes, but a broker stores at most {MAX_METADATA_BYTES}. "
-                f"It holds {len(record.owed)} ranges for streams that have not been restarted "
+                f"It was not written. The record has {len(record.owed)} held ranges of streams that have not been restarted "
                 f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart their queries on their checkpoints."
             )
         return metadata
 
 
 def _halves(records: Mapping[TopicPartition, CommitRecord]) -> list[Mapping[TopicPartition, CommitRecord]]:
-    """Split the records into two halves by topic. Return nothing if they are all of one topic."""
+    """Return the records in two halves by topic, or nothing if all belong to one topic."""
     topics = sorted(topics_of(records))
     if len(topics) == 1:
         return []

@@ -31,7 +31,7 @@ PARTITIONS_PER_REQUEST = 5_000
 
 
 class GroupReader:
-    """Reads the group for `evidence.ConfirmedPlans`. One thread uses it at a time."""
+    """Reads the group's commits and members for `evidence.ConfirmedPlans`. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class GroupReader:
             client_settings: librdkafka settings that every client needs.
             group_id: the group.
             subscribed: returns every partition of the subscribed topics.
-            everywhere: returns every partition that the group may hold a record for.
+            everywhere: returns every partition for which the group may have a commit.
             cluster_id: the cluster's id; `None` if it is not known.
         """
         self._settings = dict(client_settings)
@@ -58,7 +58,7 @@ class GroupReader:
         self._cluster_id = cluster_id
         self._client: Consumer | None = None
         self._used_at = 0.0
-        self._look = GroupAdminProcess(client_settings)
+        self._admin = GroupAdminProcess(client_settings)
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         """Return the record of every partition of the subscribed topics.
@@ -69,7 +69,7 @@ class GroupReader:
         return self._fetch(self._subscribed())
 
     def others(self) -> Iterable[GroupCommit]:
-        """Return the records of every other partition, without topics that this user may not describe.
+        """Return the records of all other partitions, except those of topics that this user may not describe.
 
         Raises:
             GroupKafkaError: raised by `subscribed` and `everywhere`, or see fenced_commits.fetch_commits.
@@ -79,8 +79,8 @@ class GroupReader:
         while part := list(islice(unread, PARTITIONS_PER_REQUEST)):
             try:
                 found += self._fetch(part).values()
-            except (NotAuthorized, TopicNotFound) as refused:
-                log.info("the group's records of some topics cannot be read, and are left out: %s", refused)
+            except (NotAuthorized, TopicNotFound) as error:
+                log.info("the group's records of some topics cannot be read, and are left out: %s", error)
                 found += self._readable(part)
         return found
 
@@ -90,13 +90,14 @@ class GroupReader:
         Raises:
             GroupKafkaError: see group_admin_process.GroupAdminProcess.members.
         """
-        return frozenset(map(mark_of, self._look.members(self._group_id)))
+        return frozenset(map(mark_of, self._admin.members(self._group_id)))
 
     def pause(self) -> None:
         """End the child process that `members` needs. The next call of `members` starts a new one."""
-        self._look.close()
+        self._admin.close()
 
     def _readable(self, partitions: Collection[TopicPartition]) -> list[GroupCommit]:
+        """Return the records of these partitions, topic by topic, except those of topics that cannot be read."""
         found: list[GroupCommit] = []
         for topic in topics_of(partitions):
             try:
@@ -106,7 +107,8 @@ class GroupReader:
         return found
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        # The network may have forgotten the connections of an idle client, whose requests would then be lost for a minute.
+        """Return the group's commits for these partitions. Make a new client if the last one was idle, or got no answer."""
+        # Replace an idle client: the network may have dropped its connections, and its requests would be lost for a minute.
         if self._client is None or time.monotonic() - self._used_at >= KEPT_S:
             settings = {**self._settings, "group.id": self._group_id}
             self._client = make_client(Consumer, settings, LastError().record, librdkafka_log)

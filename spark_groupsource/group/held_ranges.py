@@ -32,13 +32,13 @@ class PartitionPlan(NamedTuple):
 
 
 class HeldRanges:
-    """Remembers how long this member has held ranges for which streams.
+    """Remembers for which streams this member holds ranges, and for how long.
 
     Used on the consumer's thread. Values are replaced, not edited.
     """
 
     def __init__(self, policy: HeldClaims, *, fresh: bool) -> None:
-        """Start with nothing held.
+        """Start without held ranges.
 
         Args:
             policy: What the user chose.
@@ -46,7 +46,7 @@ class HeldRanges:
         """
         self.policy = policy
         self._dead_since: Mapping[PartitionPlan, float] = {}
-        """Since when every answer has shown the streams of these plans as dead."""
+        """The time from which every answer has shown the streams of these plans as dead."""
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
@@ -57,12 +57,12 @@ class HeldRanges:
         self._fresh = fresh
 
     @property
-    def takes_over(self) -> bool:
-        """Whether it matters which other streams are alive, because their ranges may be read here or warned of."""
+    def liveness_matters(self) -> bool:
+        """Whether it matters which other streams are alive, because this stream may read their ranges, or warn of them."""
         return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note every claim in the group if this stream is new and the user has not chosen. Call it before the stream joins.
+        """Note every claim in the group, if this stream is new and `heldClaims` is not set. Call it before the stream joins.
 
         Args:
             commits: What the group has committed for each partition.
@@ -82,7 +82,7 @@ class HeldRanges:
     def note(
         self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, protected: Collection[str]
     ) -> None:
-        """Note which streams are dead by the newest answer. Between triggers there is one every SETTLE_BETWEEN_TRIGGERS_S.
+        """Note which streams are dead according to the latest answer, which comes every SETTLE_BETWEEN_TRIGGERS_S or more often.
 
         The ranges of a stream that is alive wait for that stream, however long its micro-batch takes.
 
@@ -93,8 +93,8 @@ class HeldRanges:
             protected: Streams whose ranges must not be taken over now (`evidence.ConfirmedPlans.protected`).
         """
         dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}
-        # A stream that comes back leaves this mapping, even between two triggers. Otherwise it would have no time to restart when
-        # it dies again: its range would be read here without delay, and a second time by that stream.
+        # Remove a stream that comes back, even between two triggers. Otherwise it would have no time to restart when it dies the
+        # next time: its range would be read here without delay, and a second time by that stream.
         self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
         self._noted_at = now
 
@@ -128,20 +128,20 @@ class HeldRanges:
     def with_room(
         self, records: Mapping[TopicPartition, CommitRecord], ranges: Ranges
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges of a plan that fit into their partition's record. Warn once of each partition whose record is full.
+        """Return the ranges of a plan that fit into the partitions' records, and warn once of each record that is full.
 
         Args:
             records: The record of each of these partitions, and of others.
             ranges: As in `rules.claimable`. The last one of each partition starts at its position.
         """
         kept = {partition: with_room(records[partition], offsets) for partition, offsets in ranges.items()}
-        # Nothing but missing room shortens what a partition keeps.
+        # Ranges are left out only if the record has no room for them.
         full = frozenset(partition for partition, offsets in ranges.items() if kept[partition] != offsets)
         for partition in sorted(full - self._full):
             owed = records[partition].owed
             log.warning(
-                "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread. It holds "
-                "%d ranges for the streams %s. Restart their queries, or set heldClaims=reread",
+                "%s: its commit record is full, so new records there are not read until held ranges are confirmed or reread. It "
+                "has %d held ranges of the streams %s. Restart their queries, or set heldClaims=reread",
                 partition,
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),
@@ -150,7 +150,7 @@ class HeldRanges:
         return kept
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
-        """Warn once of each plan whose ranges are held for its stream, and first of claims from before this query was started.
+        """Warn once of each plan with held ranges, and first of claims that are older than this query.
 
         Args:
             records: The record of every partition of this member.
@@ -187,7 +187,7 @@ class HeldRanges:
             )
 
     def _warn_of_earlier(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
-        """Warn once of claims from before a new query was started, whose streams are not running."""
+        """Warn once of claims that are older than a new query, and whose streams are not running."""
         earlier = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
         unwarned = frozenset(plan for plan, _ in earlier) - self._warned
         if not unwarned:
@@ -213,6 +213,7 @@ def _owed_plans(partition: TopicPartition, record: CommitRecord) -> list[Partiti
 
 
 def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> list[tuple[PartitionPlan, OwedRange]]:
+    """Return the ranges in these records that are owed to other streams, each with its plan."""
     return [
         (PartitionPlan(partition, entry.stream, entry.plan), entry)
         for partition, record in records.items()
@@ -222,11 +223,12 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
 
 
 def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
+    """Return the earliest time at which one of these ranges was claimed, as text for a log line."""
     times = [owed.since for _, owed in ranges if owed.since is not None]
     return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "a time that is not known"
 
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
-    """Return how many finished offsets count as lag because of this range: none unless it is the lowest of its partition."""
+    """Return how many finished offsets count as lag because of this range. Only the lowest range of a partition has any."""
     held = record.held_back
     return held.finished_lag if held is not None and held.claim == owed else 0

@@ -1,4 +1,4 @@
-"""Keeps the commit record of each owned partition, as the group has accepted it, and carries out the steps that change it.
+"""Keeps the commit record of each owned partition, as accepted by the group, and carries out the steps that change it.
 
 Each step asks the pure rules (handoff/rules.py) which records to write, commits them to the group in one commit (or in a few, if
 there are thousands), and notes them only once the group has accepted them. adopting.py decides when to adopt a partition, and
@@ -20,7 +20,7 @@ from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown
 from spark_groupsource.group.adopting import Adopting, adopted_records
 from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
 from spark_groupsource.group.closing import Closing
-from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, record_that_shows
+from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, progress_record
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.held_ranges import HeldRanges
 from spark_groupsource.group.survey import Survey
@@ -49,7 +49,7 @@ BLOCKED_AFTER_S = 2.0
 """How long a claim may wait for another member to adopt a partition before this member stops draining its own partitions."""
 
 SETTLE_INTERVAL_S = 2.0
-"""The least time between two plans that check whether other streams have confirmed the ranges held for them, in seconds."""
+"""How often plans check, at most, whether other streams have confirmed the ranges held for them, in seconds."""
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
 """How often held ranges are rechecked between two triggers, in seconds, because the next trigger may be an hour away."""
@@ -63,21 +63,21 @@ class Claims:
 
     granted: Ranges
     waiting: frozenset[TopicPartition]
-    """Partitions that this member does not own, and that no member has adopted yet."""
+    """Partitions that wait: this member does not own them, and no member has adopted them yet."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The records and held ranges from which the next plan is made, all of one moment."""
+class PlanInput:
+    """The records and held ranges from which the next plan is made, all taken at the same moment."""
 
     records: Records
     """The record of each owned partition, with the claims of durable plans closed."""
-    again: Ranges
-    """The ranges owed to other streams that this stream reads in their place."""
+    reread: Ranges
+    """The ranges owed to other streams that this stream reads in their place (`heldClaims`)."""
 
 
 class Ledger:
-    """Reads, writes and remembers the commit records of this member's partitions: the `RecordKeeper` of a `member.Member`.
+    """Reads, writes and remembers the commit records of this member's partitions. It is the `RecordKeeper` of a `member.Member`.
 
     Each step that commits raises `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a retriable
     error the step may be repeated.
@@ -97,7 +97,7 @@ class Ledger:
         wall_clock: Callable[[], float] = time.time,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Begin without a partition.
+        """Start without a partition.
 
         Args:
             stream: the stream as its checkpoint describes it. If the checkpoint is new and empty, `logged` is below 0.
@@ -105,7 +105,7 @@ class Ledger:
             survey: asks the brokers about partitions that will be adopted.
             reader: reads the records of other members' partitions, on other threads.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
-            held_claims: what the user chose for ranges that are owed to other streams.
+            held_claims: the user's choice for ranges that are owed to other streams.
             patience_s: how many seconds retriable errors may delay the adoption of a partition. The time is counted for each
                 partition, and is paused while its topic does not exist.
             clock: returns seconds, monotonic.
@@ -126,7 +126,7 @@ class Ledger:
         """The record of each adopted partition, as the group has accepted it."""
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
-        """Partitions with a range in the newest plan that is not claimed yet, and owned since it was made."""
+        """Partitions that have been owned since the newest plan was made, and have a range in it that is not claimed yet."""
         self._blocked_at: float | None = None
         """When a claim began to wait for another member to adopt a partition."""
         self.may_be_claimed = False
@@ -166,7 +166,7 @@ class Ledger:
     # Called by the member (member.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Begin to adopt the partitions. `idle` continues once the brokers have answered, and tries again after errors."""
+        """Start to adopt the partitions. `idle` continues once the brokers have answered, and retries after errors."""
         self._adopting.acquired(partitions - self._records.keys())
         self.close_reported()
         self._adopt_acquired()
@@ -179,9 +179,9 @@ class Ledger:
         self._confirm_if_possible(partitions)
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether these partitions have a range that is planned or claimed, and that may be confirmed soon."""
-        # The member that a claim waits for may be draining as well, and waiting for these partitions: both would stand still
-        # until a drain times out. Claims that are released open stay this stream's, so nothing is lost or read twice.
+        """Return whether these partitions have planned or claimed ranges that are worth waiting for."""
+        # The claim may wait for a member that is draining, too, and waits for these partitions: neither would continue until a
+        # drain times out. Claims that are still open at the release remain with this stream, so nothing is lost or read twice.
         if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
             return False
         # No commit closes a claim in a deleted topic, so a drain that waited for it would always time out.
@@ -192,31 +192,32 @@ class Ledger:
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
-        # This is the last chance: the next owner holds the claims that are still open for this stream, and they count as lag.
+        # This is the last chance to close claims. The next owner holds the ones that are still open, and they count as lag.
         self._believe_report()
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget the partitions."""
+        """Forget the partitions without a commit."""
         for partition in partitions:
             record = self._records.pop(partition, None)
             self.may_be_claimed |= record is not None and has_claims(record, self._stream.name)
         self._adopting.forget(partitions)
         self._held_ranges.forget(partitions)
-        # Another member may own them by now, and read the ranges planned here. If this plan claimed them, both would read them.
+        # Another member may own the partitions by now, and read the ranges that are planned here. If this stream still claimed
+        # them, both would read them.
         self._planned -= partitions
         self._draining -= partitions
         self._publish()
 
     def idle(self) -> None:
-        """Do the work between polls: close confirmed claims, drop settled ranges, and continue to adopt acquired partitions.
+        """Do the work between two polls: close claims of finished plans, drop settled ranges, and continue to adopt partitions.
 
         Raises:
             GroupKafkaError: an error that is not retriable, or that has lasted for longer than the patience.
         """
         self.close_reported()
-        self._ask_what_is_done(SETTLE_BETWEEN_TRIGGERS_S)
+        self._ask_which_plans_are_done(SETTLE_BETWEEN_TRIGGERS_S)
         if self._confirmed_plans.take():
             self._held_ranges.note(self._records, self._stream, self._clock(), self._protected(self._records))
             self._settle()
@@ -236,7 +237,7 @@ class Ledger:
         if not self._closing.due:
             return
         try:
-            self._but_for_deleted(self.confirm)
+            self._except_deleted_topics(self.confirm)
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
@@ -251,7 +252,7 @@ class Ledger:
     # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: every partition was tried once, and either one is adopted or none can be.
+        """Return whether planning can begin: every partition was tried once, and some are adopted or none can be.
 
         None can be adopted if the group assigned none, or only partitions of deleted topics. If ranges are held for other
         streams, planning also waits until the group has been asked once which of them are done.
@@ -261,32 +262,32 @@ class Ledger:
         return bool(self._records) or self._adopting.only_deleted
 
     def durable(self, plan: int) -> None:
-        """Note that Spark has `plan` in its commit log, and confirm draining partitions without waiting for the next claim."""
+        """Note that Spark has `plan` in its commit log. Confirm draining partitions now, and others with the next claim."""
         if plan > self._stream.durable:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write(self._confirmed(self._draining))
 
-    def begin_plan(self) -> Opened:
-        """Begin the plan that follows the newest durable one, and return the records and ranges to make it from."""
-        self.ask_what_is_settled()
-        return self.opened()
+    def begin_plan(self) -> PlanInput:
+        """Return what the next plan is made from, after asking which held ranges are confirmed."""
+        self.ask_which_plans_are_done()
+        return self.plan_input()
 
-    def opened(self) -> Opened:
-        """Return the records and ranges to make the next plan from."""
-        return Opened(self.known(), self.to_reread())
+    def plan_input(self) -> PlanInput:
+        """Return the records and held ranges from which to make the next plan."""
+        return PlanInput(self.confirmed_records(), self.to_reread())
 
-    def known(self) -> dict[TopicPartition, CommitRecord]:
+    def confirmed_records(self) -> dict[TopicPartition, CommitRecord]:
         """Return the record of each owned partition, with the claims of durable plans closed."""
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges owed to other streams that this stream reads in their place (`heldClaims`)."""
+        """Return the held ranges of other streams that this stream should read in their place (`heldClaims`)."""
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
     def propose(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Note a plan before Spark gets it, so that its partitions count as in flight and a drain waits until it is claimed.
+        """Note a plan before Spark gets it, so that a partition that drains waits until the plan is claimed.
 
         A plan may be shortened here, and not later: a claim moves the position to the planned end. Once Spark has the plan, a
         range is claimed as it is, or left out as a whole.
@@ -307,15 +308,15 @@ class Ledger:
         return kept
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim the ranges of plan `stream.logged`, which is in Spark's offset log, as far as this stream may read them.
+        """Claim the ranges of plan `stream.logged` that this stream may read. The plan is in Spark's offset log.
 
         The same commit confirms the previous plan. A second call changes nothing. Empty ranges need no claim.
 
         Raises:
             CheckpointBehindGroup, CommitRecordUnreadable: see rules.claim.
         """
-        # 1. From here on no report counts until all claims are made. A report that comes this early is about another copy of the
-        #    checkpoint, and would close claims whose rows are in no sink.
+        # 1. Ignore reports until all claims are made. A report that arrives this early is about another copy of the checkpoint,
+        #    and would close claims whose rows are not in the output.
         self._closing.claiming()
         self._stream = stream
         wanted = _not_empty(stream.ranges)
@@ -326,7 +327,7 @@ class Ledger:
         #    read the same records. If this raises, the partitions stay planned, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        # 4. Decided ranges are no longer planned, because a later attempt must not claim what this one has left to others.
+        # 4. Forget the ranges that are decided, because a later attempt must not claim ranges that this one has left to others.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
         if not waiting:
@@ -341,21 +342,22 @@ class Ledger:
         return self._commits.fetch(partitions)
 
     def confirm(self) -> None:
-        """Close the claims of every durable plan. Nothing is sent if the group's records already show all that is done."""
-        self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
+        """Close the claims of every durable plan. Nothing is sent if the group's records already show everything."""
+        self._write(self._confirmed(self._records) or progress_record(self._stream, self._records))
         self._warn_if_invisible()
 
-    def ask_what_is_settled(self) -> None:
-        """Ask which owed ranges their streams have confirmed, at most every SETTLE_INTERVAL_S. `idle` drops these ranges."""
-        self._ask_what_is_done(SETTLE_INTERVAL_S)
+    def ask_which_plans_are_done(self) -> None:
+        """Ask, at most every SETTLE_INTERVAL_S, which owed ranges their streams have confirmed. `idle` drops these ranges."""
+        self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
 
-    def go_on(self, losses: Iterable[PartitionLoss]) -> None:
-        """Continue after what is lost.
+    def continue_after(self, losses: Iterable[PartitionLoss]) -> None:
+        """Write the records with which partitions continue after lost offsets.
 
         A partition of a deleted topic is left alone until the group revokes it, or the topic is created again.
         """
         writes, deleted = _records_after(losses, self._records, self._stream)
-        # Before the commit, which may fail: a query that ends commits one last time, which it must not do for a deleted topic.
+        # Forget deleted topics before the commit, which may fail. A query that ends commits once more, and that commit must not
+        # contain a deleted topic.
         for partition in deleted:
             del self._records[partition]
         self._planned -= deleted
@@ -363,13 +365,13 @@ class Ledger:
         self._publish()
         self._write(writes)
 
-    # The steps that the methods above are made of.
+    # Parts of the steps.
 
     def _believe_report(self) -> None:
         """Treat the newest claimed plan as durable if it was reported. Its claims can then be closed."""
         self._stream = self._closing.believe(self._stream)
 
-    def _verdicts(self, held: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
+    def _verdicts(self, commits: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
         """Decide what to claim of the newest plan in each of these partitions, given what the group has committed for it."""
         now = int(self._wall_clock())
         return {
@@ -378,10 +380,10 @@ class Ledger:
                 partition,
                 commit,
                 owned=partition in self._records,
-                held_since_planned=partition in self._planned,
+                owned_since_planned=partition in self._planned,
                 now=now,
             )
-            for partition, commit in held.items()
+            for partition, commit in commits.items()
         }
 
     def _protected(self, records: Records) -> frozenset[str]:
@@ -389,6 +391,7 @@ class Ledger:
         return self._confirmed_plans.protected(records.values(), self._records.keys() | self._adopting.partitions)
 
     def _adopt_acquired(self) -> None:
+        """Ask the brokers about partitions that are due, and adopt those that have an answer."""
         if not self._adopting.partitions:
             return
         try:
@@ -396,9 +399,8 @@ class Ledger:
             for found in self._adopting.answers(self._stream, draining=self._draining):
                 self._adopt(found)
         except GroupKafkaError as error:
-            # If a query is stopped and restarted quickly, its earlier run may still be ending, and may have closed this run's
-            # claims after the same report. This run gets the report in a moment. If the error were raised now, it would end a
-            # query that is right.
+            # After a quick restart the earlier run may still be ending, and may have closed this run's claims after the same
+            # report. This run gets the report in a moment, so an error now would end a query that is in order.
             unreported = isinstance(error, CheckpointBehindGroup) and self._closing.is_open(self._stream)
             if not self._adopting.try_again(error, passing=unreported):
                 raise
@@ -414,21 +416,22 @@ class Ledger:
             self._note_written({partition: adopted[partition] for partition in adopted.keys() - unwritten.keys()})
             self._write(unwritten)
         finally:
-            # This also runs if the commit failed, because a part of it may be written. Ranges that are owed there are asked about
-            # again. Otherwise a stream that has come back since the last answer would still count as dead, and its ranges would
-            # be read twice.
-            held = adopted.keys() & self._records.keys()
-            if any(adopted[partition].owed for partition in held):
+            # Ask again about owed ranges, even if the commit failed, because a part of it may be written. Otherwise a stream that
+            # has come back since the last answer would still count as dead, and its ranges would be read twice.
+            noted = adopted.keys() & self._records.keys()
+            if any(adopted[partition].owed for partition in noted):
                 self._confirmed_plans.adopted()
-                self._ask_what_is_done(0)
-            warn(loss for loss in found.losses if loss.partition in held)
-            warn_of_another_cluster({partition: found.commits[partition] for partition in held})
+                self._ask_which_plans_are_done(0)
+            warn(loss for loss in found.losses if loss.partition in noted)
+            warn_of_another_cluster({partition: found.commits[partition] for partition in noted})
 
-    def _ask_what_is_done(self, interval_s: float) -> None:
-        """Ask which owed ranges their streams have confirmed, if there are any, and if the last question is `interval_s` old."""
+    def _ask_which_plans_are_done(self, interval_s: float) -> None:
+        """Ask which owed ranges their streams have confirmed, unless there are none or the last question is too recent."""
         owned = self._records.keys() | self._adopting.partitions
-        takes_over = self._held_ranges.takes_over
-        self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over, interval_s=interval_s)
+        liveness_matters = self._held_ranges.liveness_matters
+        self._confirmed_plans.ask(
+            self._stream, owned, self._records.values(), liveness_matters=liveness_matters, interval_s=interval_s
+        )
 
     def _settle(self) -> None:
         """Drop owed ranges that are confirmed. A commit that fails is repeated after the next answer.
@@ -437,14 +440,14 @@ class Ledger:
             CommitOutcomeUnknown: as `close_reported`.
         """
         try:
-            self._but_for_deleted(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
+            self._except_deleted_topics(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            log.info("claims that other streams have confirmed are dropped later: %s", error)
+            log.info("dropping claims that other streams have confirmed failed, and is tried again later: %s", error)
 
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
-        """Confirm before a release. If the commit fails, the ranges stay claimed, and the next owner holds them for this stream.
+        """Close claims before a release. If the commit fails, the ranges stay claimed, and the next owner holds them.
 
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
@@ -456,15 +459,15 @@ class Ledger:
         except GroupKafkaError as error:
             _warn_of_open_claims(error)
 
-    def _but_for_deleted(self, write: Callable[[], None]) -> None:
-        """Write records, except those of topics that do not exist: the next plan finds that out and handles it."""
+    def _except_deleted_topics(self, write: Callable[[], None]) -> None:
+        """Call `write`, and ignore that some topics do not exist, because the next plan handles deleted topics."""
         try:
             write()
         except TopicNotFound as error:
             log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
 
     def _warn_if_invisible(self) -> None:
-        """Warn once if a plan is finished, but this stream owns no record that could show that to holders of its ranges."""
+        """Warn once if a plan is finished, but this stream owns no partition whose record could show that to other members."""
         plan = self._stream.durable
         if self._records or not self.may_be_claimed or not _not_empty(self._stream.ranges):
             return
@@ -472,7 +475,7 @@ class Ledger:
             self._invisible = plan
             log.warning(
                 "plan %d of stream %s is finished, but this query owns no partition now, so it cannot record that in the group. "
-                "Ranges that others hold for this plan count as lag until the group assigns a partition to this query",
+                "Held ranges of this plan count as lag until the group assigns a partition to this query",
                 plan,
                 self._stream.name,
             )
@@ -493,19 +496,21 @@ class Ledger:
             TopicNotFound: topics of some records do not exist. All others are written and noted.
         """
         for accepted in self._commits.write(records):
-            # Not before: a claim that is noted here but refused by the group would be read here and by the next owner.
+            # Note records only after the group has accepted them. If a claim were noted and then refused, this stream would read
+            # its ranges, and so would the next owner.
             self._note_written(accepted)
 
     def _note_written(self, records: Records) -> None:
         """Note the records that the group has accepted."""
         self._records |= records
-        # From such a record others learn that they may drop what they hold for this stream.
+        # Such a record shows the other members that they may drop the ranges that they hold for this stream.
         self.may_be_claimed &= all(record.done < self._stream.logged for record in records.values())
         self._adopting.adopted(records.keys())
         self._publish()
 
     def _publish(self) -> None:
-        self._observer.holds(self._records)
+        """Replace the values that other threads read."""
+        self._observer.records_changed(self._records)
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
         )
@@ -513,7 +518,7 @@ class Ledger:
 
 
 def _changed(records: Records, rule: Callable[[CommitRecord], CommitRecord]) -> dict[TopicPartition, CommitRecord]:
-    """Return the new records of the partitions whose record a rule changes."""
+    """Apply a rule to each record, and return the records that it changes."""
     ruled = {partition: rule(record) for partition, record in records.items()}
     return {partition: record for partition, record in ruled.items() if record is not records[partition]}
 
@@ -521,7 +526,7 @@ def _changed(records: Records, rule: Callable[[CommitRecord], CommitRecord]) -> 
 def _records_after(
     losses: Iterable[PartitionLoss], records: Records, stream: Stream
 ) -> tuple[dict[TopicPartition, CommitRecord], set[TopicPartition]]:
-    """Return the records to write after these losses, and the partitions whose topic was deleted."""
+    """Return the records to write after these losses, and the partitions whose topics were deleted."""
     writes: dict[TopicPartition, CommitRecord] = {}
     deleted: set[TopicPartition] = set()
     for loss in losses:
@@ -546,9 +551,10 @@ def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, i
 
 
 def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return the partitions that have an offset to read."""
+    """Return the partitions that have at least one offset to read."""
     return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:
+    """Warn that claims could not be closed, because a commit failed with this error."""
     log.warning("claims of finished micro-batches stay unconfirmed until the next commit of this stream: %s", error)

@@ -1,12 +1,12 @@
-"""Runs the group member: the one thread that owns the consumer.
+"""Runs a member of the group, on the one thread that uses the consumer.
 
 librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits forever. So one
 thread does everything: it polls, and it runs the other threads' commands between polls. While it waits in `on_revoke`, it runs
 them inside the callback. The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and this
 module keeps track of the partitions that the group has assigned.
 
-The package handoff describes the life of a partition. This module has its callbacks: `on_assign` acquires, `on_revoke` drains and
-releases, `on_lost` loses. A member that rejoins (`rejoin`) drains and releases everything first.
+The package handoff describes the life of a partition. This module has its callbacks: `on_assign` acquires partitions, `on_revoke`
+drains and releases them, and `on_lost` forgets them. A member that rejoins (`rejoin`) first drains and releases everything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TROUBLE_INTERVAL_S = 30.0
 """How often the same error of the brokers is logged while it lasts."""
 
 POLL_INTERVAL_S = 0.05
-"""Longest time between two polls when no command comes. Commands are served without delay."""
+"""The longest time between two polls while no command arrives. Commands are served without delay."""
 
 MEMBER_LIVES_EVERY_S = 0.5
 """How often a caller that waits for the consumer's thread checks that the thread is still alive."""
@@ -56,7 +56,7 @@ _METADATA_MAGIC = b"CGMDv2:"
 
 
 class State(Enum):
-    """The stages in a member's life."""
+    """The stages of a member's life."""
 
     NEW = "new"
     JOINING = "joining"
@@ -81,14 +81,14 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
 
 
 class RecordKeeper(Protocol):
-    """Keeps the commit records of a member's partitions. `ledger.Ledger` is the one that queries use.
+    """Keeps the commit records of a member's partitions. Queries use `ledger.Ledger`.
 
-    The package handoff describes the life of a partition; these methods are its steps. All of them are called on the consumer's
+    The methods are steps in the life of a partition, which the package handoff describes. They are called on the consumer's
     thread, and must not raise retriable errors.
     """
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Begin to adopt partitions that the group has assigned. The set is empty if only the generation changed."""
+        """Start to adopt partitions that the group has assigned. The set is empty if only the generation has changed."""
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Plan nothing new for partitions that the group has revoked."""
@@ -103,14 +103,14 @@ class RecordKeeper(Protocol):
         """Forget partitions that another member may own by now."""
 
     def idle(self) -> None:
-        """Do the work between polls: close reported claims, adopt partitions with an answer, and repeat what failed.
+        """Do the work between two polls: close reported claims, adopt partitions, and repeat steps that failed.
 
         Also called while `on_revoke` waits for ranges in flight.
         """
 
 
 class Member:
-    """One member of one group, from `start` to `close`. `call` and `close` may be used from any thread."""
+    """Joins a group, follows its rebalances, and leaves it. `call`, `close` and the properties may be used from any thread."""
 
     def __init__(
         self,
@@ -176,12 +176,12 @@ class Member:
 
     @property
     def last_trouble(self) -> KafkaError | None:
-        """The last error that librdkafka reported, which is the likely reason if no assignment comes."""
+        """The last error that librdkafka reported. It is the likely reason if no assignment arrives."""
         return self._last_trouble
 
     @property
     def timeouts(self) -> int:
-        """How often librdkafka has logged that requests timed out, so that their answers may be lost."""
+        """How often librdkafka has logged that requests timed out. Their answers may be lost."""
         return self._timeouts
 
     @property
@@ -191,11 +191,11 @@ class Member:
 
     @property
     def ended_by(self) -> int | None:
-        """The brokers' or librdkafka's code of the error that ended the member, if there is one."""
+        """The code of the broker's or librdkafka's error that ended the member, if there is one."""
         return self._ended_by
 
     def start(self, keeper: RecordKeeper) -> None:
-        """Start to join the group, without waiting. `keeper` is called on every change, on the consumer's thread."""
+        """Start to join the group, and return without waiting. `keeper` is called on the consumer's thread on every change."""
         self._keeper = keeper
         self._thread.start()
 
@@ -261,20 +261,24 @@ class Member:
             self._thread.join(timeout_s)
 
     def _raise_failure(self) -> None:
+        """Raise the error that ended the member, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def _left(self) -> MembershipClosed:
+        """Return the error for a call after the member has left the group."""
         return MembershipClosed(f"This driver has left the group {self._group_id}.")
 
     # Everything below runs on the consumer's thread.
 
     def _move(self, state: State) -> None:
+        """Change the state. Raise an error if the current state does not allow it."""
         if self._state not in PREDECESSORS[state]:
             raise MembershipError(f"A member cannot go from {self._state.value} to {state.value}. Please report this as a bug.")
         self._state = state
 
     def _run(self) -> None:
+        """Poll and serve commands until the member closes or fails, then leave the group."""
         try:
             self._move(State.JOINING)
             self._subscribe()
@@ -296,9 +300,11 @@ class Member:
             self._leave()
 
     def _subscribe(self) -> None:
+        """Subscribe to the topics with this member's callbacks, which makes librdkafka join the group."""
         self.consumer.subscribe(self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _rejoin_if_asked(self) -> None:
+        """Drain everything and join the group again, if `rejoin` was called for the current assignment."""
         request, self._rejoin_from = self._rejoin_from, None
         if request is None or request[0] != self._assignment or self._state is not State.MEMBER:
             return
@@ -314,6 +320,7 @@ class Member:
         self._subscribe()
 
     def _leave(self) -> None:
+        """Leave the group, and answer the commands that are still queued with an error."""
         self._closing = True
         self._move(State.LEAVING)
         try:
@@ -326,16 +333,19 @@ class Member:
         self._commands.refuse(self._failure or self._left())
 
     def _explained(self, error: KafkaError) -> GroupKafkaError:
+        """Return librdkafka's error as an error of this package, and note its code in `ended_by`."""
         self._ended_by = cause_of(error).code()
         return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
 
     def _fail(self, error: GroupKafkaError) -> None:
+        """End the member with this error, unless an earlier error has already ended it."""
         if self._failure is None:
             self._failure = error
             if self._has_joined:  # the query gets the error with its next call, which may be as late as its next trigger
                 log.error("this driver's membership ends: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
+        """Poll once, which runs librdkafka's callbacks. Raise errors that end the member, and note all others."""
         message = self.consumer.poll(timeout_s)
         if message is None:
             return
@@ -350,6 +360,7 @@ class Member:
             self._on_error(error)
 
     def _note_timeout(self) -> None:
+        """Count a log line of librdkafka about requests that timed out. Called by its log callback."""
         self._timeouts += 1
 
     def _on_error(self, error: KafkaError) -> None:
@@ -383,6 +394,7 @@ class Member:
                 self._joined_with(frozenset(), generation)
 
     def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
+        """Note that the group has assigned these partitions, and start to adopt them."""
         self._callback_due = None
         self._has_drained = False
         self._move(State.MEMBER)
@@ -398,6 +410,7 @@ class Member:
         draining: Iterable[TopicPartition] = (),
         generation: int | None = None,
     ) -> None:
+        """Replace the assignment that other threads read, and log what has changed."""
         previous = self._assignment
         current = Assignment(
             frozenset(partitions),
@@ -416,10 +429,12 @@ class Member:
         )
 
     def _assign(self, assignment: Assignment) -> None:
+        """Replace the assignment, and report it to the observer."""
         self._assignment = assignment
         self._observer.assigned(assignment.partitions, assignment.draining, assignment.generation, assignment.member_id)
 
     def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
+        """Acquire the partitions that the group has assigned (callback of librdkafka)."""
         gained = _plain(assigned)
         if self._eager:
             consumer.assign([])
@@ -430,49 +445,52 @@ class Member:
         self._joined_with(gained, generation_of(consumer))
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
-        going = _plain(revoked)
+        """Drain and release the partitions that the group has revoked (callback of librdkafka)."""
+        partitions = _plain(revoked)
         self._observer.rebalanced("revoked")
-        # 1. Claims are closed if their micro-batches end in time. This member still owns the partitions, so commits are accepted.
-        self._guarded(lambda: self._drain(going))
-        self._guarded(lambda: self._keeper.released(going))
+        # 1. Close claims whose micro-batches end in time. This member still owns the partitions, so its commits are accepted.
+        self._guarded(lambda: self._drain(partitions))
+        self._guarded(lambda: self._keeper.released(partitions))
         # 2. librdkafka gives the partitions back. From here on the next owner may adopt them, so no more is written for them.
         self._unassign(consumer)
         # 3. Other threads see that the partitions are gone.
         if not self._closing:
-            self._publish(self._assignment.partitions - going)
+            self._publish(self._assignment.partitions - partitions)
 
     def _unassign(self, consumer: Consumer) -> None:
-        """Let librdkafka give back the partitions of a callback. None is named, because librdkafka's own assignment is empty."""
+        """Let librdkafka give back the partitions of a callback. The list is empty, because librdkafka's own assignment is."""
         if self._eager:
             consumer.unassign()
         else:
             consumer.incremental_unassign([])
 
-    def _drain(self, going: frozenset[TopicPartition]) -> None:
+    def _drain(self, partitions: frozenset[TopicPartition]) -> None:
         """Wait until no range of these partitions is in flight, for the drain timeout at most."""
-        self._keeper.draining(going)
-        if self._closing or self._has_drained or not self._keeper.in_flight(going):
+        self._keeper.draining(partitions)
+        if self._closing or self._has_drained or not self._keeper.in_flight(partitions):
             return
         self._move(State.DRAINING)
-        self._publish(self._assignment.partitions, draining=going)
+        self._publish(self._assignment.partitions, draining=partitions)
         began = self._clock()
         deadline = Deadline(self._drain_timeout_s, clock=self._clock)
-        while not self._closing and self._keeper.in_flight(going):
+        while not self._closing and self._keeper.in_flight(partitions):
             if deadline.over:
                 log.warning(
                     "[%s] are released with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
-                    _listed(going),
+                    _listed(partitions),
                 )
                 break
-            # The micro-batch in flight ends by the query's commands. If they waited for this callback, both would be stuck.
+            # The query confirms the micro-batch in flight with commands. If they waited for this callback to return, both would
+            # be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
             self._guarded(self._keeper.idle)
             if self._failure is not None:
                 break
-        self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(going))
+        self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(partitions))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
+        """Forget partitions that another member may already own (callback of librdkafka)."""
         partitions = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
@@ -487,7 +505,7 @@ class Member:
             self._publish(self._assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run a step of a callback that must not raise: librdkafka would otherwise assign and fetch the partitions."""
+        """Run a step of a callback, and end the member if it fails. If the callback raised, librdkafka would start to fetch."""
         try:
             step()
         except GroupKafkaError as error:
@@ -497,10 +515,12 @@ class Member:
 
 
 def _plain(partitions: Iterable[KafkaTopicPartition]) -> frozenset[TopicPartition]:
+    """Return librdkafka's partitions as `TopicPartition` values."""
     return frozenset(TopicPartition(partition.topic, partition.partition) for partition in partitions)
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:
+    """Return the partitions as text for a log line."""
     return " ".join(str(partition) for partition in sorted(partitions))
 
 

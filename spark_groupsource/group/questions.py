@@ -1,4 +1,4 @@
-"""Asks questions that brokers may take long to answer, each on a thread of its own, so that the consumer's thread never waits."""
+"""Runs slow requests to brokers, each on a thread of its own, so that the consumer's thread never waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Questions(Generic[Q, A]):
     """Runs questions on other threads, and keeps their answers until they are taken. One thread asks and takes."""
 
     def __init__(self, find_out: Callable[[Q], A], *, thread: str) -> None:
-        """Begin without a question.
+        """Start without a question.
 
         Args:
             find_out: answers a question. It is called on other threads, and may take long.
@@ -23,7 +23,7 @@ class Questions(Generic[Q, A]):
         """
         self._find_out = find_out
         self._thread = thread
-        # A signal handler may interrupt the thread that takes answers, which then cannot hold the lock of a SimpleQueue.
+        # A signal handler may interrupt the thread that takes answers. That thread never holds the lock of a SimpleQueue then.
         self._answers: SimpleQueue[tuple[Q, A | Exception]] = SimpleQueue()
 
     @property

@@ -17,7 +17,7 @@ from spark_groupsource.handoff.rules import Stream, recreated
 from spark_groupsource.partition import TopicPartition
 
 AskBrokers = Callable[[Stream, Mapping[TopicPartition, GroupCommit]], BrokersAnswer]
-"""Asks the brokers everything that an adoption depends on. It may take long."""
+"""Asks the brokers for everything that an adoption depends on. It may take long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +29,10 @@ class Question:
 
 
 class Survey:
-    """Asks about acquired partitions, and returns the answers that still hold. Used on the consumer's thread."""
+    """Asks about acquired partitions, and returns the answers that are still valid. Used on the consumer's thread."""
 
     def __init__(self, ask_brokers: AskBrokers) -> None:
-        """Begin without a question.
+        """Start without a question.
 
         Args:
             ask_brokers: asks the brokers; called on another thread.
@@ -54,12 +54,12 @@ class Survey:
         return self._unanswered
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
-        """Expect answers for partitions that were just acquired. Earlier questions about them no longer count."""
+        """Expect answers about partitions that were just acquired, and drop earlier questions about them."""
         self.forget(partitions)
         self._unanswered.update(partitions)
 
     def ask(self, stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Ask about partitions. Those without a commit get a question of their own, because only they need their leader.
+        """Ask about partitions, separately about those without a commit, because only these need an answer of their leaders.
 
         Args:
             stream: the stream as its checkpoint describes it now.
@@ -78,10 +78,10 @@ class Survey:
         self._unanswered.difference_update(partitions)
 
     def answers(self, stream: Stream) -> Iterator[tuple[frozenset[TopicPartition], BrokersAnswer | Exception]]:
-        """Yield the answers that have come and still hold for the stream, each with its partitions.
+        """Yield the answers that have arrived and are still valid for the stream, each with its partitions.
 
-        If an answer no longer holds, or is an error, its partitions have to be asked about again. Answers that the caller does
-        not take now are yielded by a later call.
+        If an answer is an error, or is no longer valid, the caller has to ask about its partitions again. Answers that the caller
+        does not take now are yielded by a later call.
 
         Args:
             stream: the stream as its checkpoint describes it now.
@@ -93,7 +93,7 @@ class Survey:
             if not isinstance(answer, Exception):
                 # The stream's newest plan may no longer have the partition's position, and the question did not ask for a start,
                 # because the plan then had one. If the partition were started at offset 0, it would be read twice.
-                bound = {partition for partition in bound if _holds(question, answer, partition, stream)}
+                bound = {partition for partition in bound if _is_valid(question, answer, partition, stream)}
                 answer = answer.only(bound)
             self._unanswered -= bound
             if bound:
@@ -104,11 +104,12 @@ class Survey:
         return {partition for partition in question.commits if self._open.get(partition) is question}
 
     def _close(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget that a question about these partitions is open."""
         for partition in partitions:
             self._open.pop(partition, None)
 
 
-def _holds(question: Question, answer: BrokersAnswer, partition: TopicPartition, stream: Stream) -> bool:
+def _is_valid(question: Question, answer: BrokersAnswer, partition: TopicPartition, stream: Stream) -> bool:
     """Return whether the stream would still ask the same question, although it may have made plans in the meantime."""
     commit, topic_id = question.commits[partition], answer.topic_ids.get(partition.topic)
     return (partition in question.stream.ranges) == (partition in stream.ranges) and (

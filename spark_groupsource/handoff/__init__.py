@@ -1,4 +1,4 @@
-"""The rules of the hand-off: which query reads a range of offsets, no matter what fails, or when.
+"""Decides which query reads a range of offsets, no matter what fails, or when: the rules of the hand-off.
 
 The rules are pure: they use no client, no thread and no clock. A stream is one checkpoint lineage, and a plan is one micro-batch
 of a stream. For each partition the group stores one commit record, which only a member of the current generation can write. A
@@ -19,7 +19,7 @@ The life of a partition, as one stream sees it:
     durable     The tasks have read the ranges, the sink has committed, and Spark writes the plan to its commit log.
     confirmed   A commit closes the claim (`rules.confirm`) as soon as the runner learns that the plan is durable, or with the
                 next trigger at the latest. Now the committed offset rises.
-    draining    `on_revoke`: the group revokes the partition. New plans leave it out. The callback waits until nothing is in
+    draining    `on_revoke`: the group revokes the partition. New plans leave it out. The callback waits until no range is in
                 flight, the drain timeout is over, or the member closes.
     released    The callback returns, and the group may assign the partition to another member. Ranges that are still open stay
                 in the record.

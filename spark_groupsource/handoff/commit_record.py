@@ -1,4 +1,4 @@
-"""The commit record: what a member commits to its group for one partition, and how it is read back.
+"""Defines the commit record, which a member commits to its group for each partition, and reads it back.
 
 Kafka stores an offset and a text (the metadata) for each group and partition. It accepts a commit only from a member of the
 current generation. The text is the record below. The offset is the lowest one that is not known to be durably processed. Another
@@ -33,7 +33,7 @@ VERSION = 4
 `v`, `s` and `done`."""
 
 MAX_METADATA_BYTES = 4095
-"""Longest text that a broker takes: its `offset.metadata.max.bytes` (4,096) less the NUL that librdkafka appends."""
+"""The longest text that a broker accepts: `offset.metadata.max.bytes` (4,096) minus the NUL that librdkafka appends."""
 
 STREAM_NAME = r"^[0-9a-zA-Z_-]{1,64}$"
 
@@ -51,7 +51,7 @@ ClusterId = Annotated[str, Field(pattern=CLUSTER_ID)]
 """The id that a cluster has given itself (`cluster.id`)."""
 
 MemberMark = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{11}$")]
-"""The short mark of the member that wrote a record (`mark_of`)."""
+"""The short mark of a group member (`mark_of`)."""
 
 PAST_STREAMS = 8
 """The most earlier owners that a record remembers."""
@@ -63,12 +63,12 @@ def mark_of(member_id: str) -> MemberMark:
 
 
 class PastStream(NamedTuple):
-    """A stream that owned the partition earlier, and its newest plan at that time."""
+    """A stream that owned the partition earlier, with its newest plan at that time."""
 
     stream: StreamName
     plan: PlanNumber
     done: PlanNumber
-    """Its newest plan that was known to be done, when it owned the partition or later."""
+    """The newest plan of the stream that is known to be done."""
 
 
 class OwedRange(NamedTuple):
@@ -119,7 +119,7 @@ class HeldBack(NamedTuple):
     owed: bool
     """Whether the range is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
     finished_lag: int
-    """Number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
+    """The number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
 
     They are finished, but every lag tool counts them as lag. Compacted and transactional topics have fewer records than offsets.
     """
@@ -127,7 +127,7 @@ class HeldBack(NamedTuple):
 
 _LONGEST_NAME = "s" * 64
 _ALWAYS_FIT = 16
-"""Number of ranges that always fit into a record, however long their numbers and names are, even when they are owed."""
+"""The number of ranges that always fit into a record, even if all are owed, and numbers and names are as long as possible."""
 
 
 class CommitRecord(PlainModel):
@@ -164,18 +164,19 @@ class CommitRecord(PlainModel):
     @property
     def unconfirmed(self) -> list[OffsetRange]:
         """Every range that is open or owed, in the order of offsets."""
-        return sorted([OffsetRange(*held) for held in self.open] + [held.range for held in self.owed])
+        return sorted([OffsetRange(*bounds) for bounds in self.open] + [entry.range for entry in self.owed])
 
     @model_validator(mode="after")
     def _consistent(self) -> CommitRecord:
+        """Refuse a record whose fields contradict each other."""
         if self.done > self.logged:
             raise ValueError("done is above n")
         if self.past is not None and not 0 < len(self.past) <= PAST_STREAMS:
             raise ValueError(f"past has {len(self.past)} streams")
         unconfirmed = self.unconfirmed
-        for held in unconfirmed:
-            if not held.start < held.end <= self.next:
-                raise ValueError(f"the range {held} is empty or ends above next")
+        for claimed in unconfirmed:
+            if not claimed.start < claimed.end <= self.next:
+                raise ValueError(f"the range {claimed} is empty or ends above next")
         if any(lower.end > upper.start for lower, upper in itertools.pairwise(unconfirmed)):
             raise ValueError("ranges overlap")
         return self
@@ -183,35 +184,35 @@ class CommitRecord(PlainModel):
     @property
     def offset(self) -> int:
         """The offset to commit: the first one that is not known to be durably processed."""
-        return min([self.next, *(held.start for held in self.open), *(held.start for held in self.owed)])
+        return min([self.next, *(bounds.start for bounds in self.open), *(entry.start for entry in self.owed)])
 
     @property
     def held_back(self) -> HeldBack | None:
         """The range that holds `offset` below `next`. `None` if no range is open or owed: then the two are equal."""
         claims = [
             *(HeldBack(entry, True, 0) for entry in self.owed),
-            *(HeldBack(OwedRange(self.stream, self.logged, *held, self.claimed_at), False, 0) for held in self.open),
+            *(HeldBack(OwedRange(self.stream, self.logged, *bounds, self.claimed_at), False, 0) for bounds in self.open),
         ]
         if not claims:
             return None
-        lowest = min(claims, key=lambda held: held.claim.start)
-        unconfirmed = sum(held.claim.range.size for held in claims)
+        lowest = min(claims, key=lambda candidate: candidate.claim.start)
+        unconfirmed = sum(candidate.claim.range.size for candidate in claims)
         return lowest._replace(finished_lag=self.next - lowest.claim.start - unconfirmed)
 
-    def holds_open(self, offsets: OffsetRange) -> bool:
+    def has_open(self, offsets: OffsetRange) -> bool:
         """Return whether exactly this range is claimed for plan `logged`."""
         return OpenRange(*offsets) in self.open
 
     def surely_has_room(self, ranges: int) -> bool:
-        """Return whether this many more ranges can be claimed without measuring the record. Each may split an owed range."""
+        """Return whether this many more ranges certainly fit, without measuring the record. Each may split an owed range."""
         return len(self.owed) + 2 * ranges <= _ALWAYS_FIT
 
     @property
     def size_once_adopted(self) -> int:
-        """The most bytes that the metadata may need once another stream has adopted the partition, and open ranges are owed."""
+        """The most bytes that the metadata can need after another stream has adopted the partition, and open ranges are owed."""
         if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
             return 0
-        left_open = (OwedRange(self.stream, self.logged, *held, self.claimed_at) for held in self.open)
+        left_open = (OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
         longest = {
             "stream": _LONGEST_NAME,
             "logged": 2**63 - 1,
@@ -224,7 +225,7 @@ class CommitRecord(PlainModel):
         return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *left_open))}).metadata())
 
     def metadata(self) -> str:
-        """Return the text to commit with `offset`: JSON with the keys in a fixed order, without spaces and unknown values."""
+        """Return the text to commit with `offset`: compact JSON with the keys in a fixed order, without unknown values."""
         if all(entry.since is not None for entry in self.owed):
             return self.model_dump_json(by_alias=True, exclude_none=True)
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -233,7 +234,7 @@ class CommitRecord(PlainModel):
 
 
 def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> CommitRecord:
-    """Return the record, shortened as far as is safe if its metadata is longer than `most_bytes`.
+    """Return the record, shortened if its metadata is longer than `most_bytes`, but only as far as is safe.
 
     First the record forgets earlier streams, the oldest first. Then it forgets when ranges were claimed. Last, it joins ranges
     that are owed to one stream for one plan, the nearest first, if nothing is claimed between them. The offsets in between are
@@ -248,6 +249,7 @@ def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> Commi
 
 
 def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
+    """Yield the record, and then shorter and shorter versions of it (`fitting`)."""
     yield record
     while record.past:
         record = record.model_copy(update={"past": record.past[1:] or None})
@@ -262,16 +264,17 @@ def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
 
 
 def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
-    """Return the neighbouring ranges that are owed to one stream for one plan, in pairs, each with the distance between them."""
-    held = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *open_) for open_ in record.open)], key=_start)
+    """Return the pairs of neighbouring ranges that are owed to one stream for one plan, each with the distance between them."""
+    claims = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *bounds) for bounds in record.open)], key=_start)
     return [
         (upper.start - lower.end, lower, upper)
-        for lower, upper in itertools.pairwise(held)
+        for lower, upper in itertools.pairwise(claims)
         if (lower.stream, lower.plan) == (upper.stream, upper.plan) and lower in record.owed and upper in record.owed
     ]
 
 
 def _start(entry: OwedRange) -> int:
+    """Return the first offset of an owed range, as a sort key."""
     return entry.start
 
 
@@ -307,15 +310,15 @@ def position_of(commit: GroupCommit) -> int | None:
 
 
 def writable_cluster_id(cluster_id: str) -> str | None:
-    """Return the id if a record can carry it, else `None`: a record that cannot be read back would count as another client's."""
+    """Return the id if a record may contain it, else `None`: with any other id the record would count as another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
 
 
 def read_commits(
     found: Mapping[TopicPartition, tuple[int, str | None, int | None]], cluster_id: str | None = None
 ) -> dict[TopicPartition, GroupCommit]:
-    """Read a group's committed offsets, each given with its metadata and leader epoch. See `read_commit`."""
-    return {place: read_commit(offset, text, cluster_id, epoch=epoch) for place, (offset, text, epoch) in found.items()}
+    """Read a group's committed offsets, given with their metadata and leader epochs. See `read_commit`."""
+    return {partition: read_commit(offset, text, cluster_id, epoch=epoch) for partition, (offset, text, epoch) in found.items()}
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:
@@ -350,7 +353,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
 
 
 class _OfEveryFormat(PlainModel):
-    """The fields of every format: its version, the stream that wrote it, and that stream's newest plan that is done."""
+    """The fields that a record has in every format: its version, its stream, and that stream's newest plan that is done."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
@@ -360,6 +363,7 @@ class _OfEveryFormat(PlainModel):
 
 
 def _in_other_format(offset: int, metadata: str) -> OtherFormat | None:
+    """Return the commit if its metadata is a record in another format of this package, else `None`."""
     try:
         found = _OfEveryFormat.model_validate_json(metadata)
     except (ValidationError, ValueError, RecursionError):

@@ -37,7 +37,7 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class LogState:
-    """The state of topics and partitions, as the brokers report it now. What they do not report is left out."""
+    """The state of topics and partitions as the brokers report it now. Values that they do not report are left out."""
 
     ids: Mapping[str, str | None] = field(default_factory=dict)
     """The id of each topic: `None` for a topic that does not exist, "" if the brokers have no topic ids."""
@@ -48,7 +48,7 @@ class LogState:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epochs of these ends."""
     diverging: Mapping[TopicPartition, int | None] = field(default_factory=dict)
-    """Where the logs were cut off below the positions: from that offset on they have other records, or none. `None` if the
+    """The offsets at which logs were cut off below the positions. From there on they have other records, or none. `None` if the
     leader has no epoch as old as the position's."""
 
 
@@ -73,7 +73,7 @@ class PartitionLoss:
     """The lost ranges, as far as their ends are known."""
     resume: int | None = None
     """The first offset that can be read. `None` for a deleted topic."""
-    was: str | None = None
+    earlier_id: str | None = None
     """The topic's id when the position was written."""
     topic_id: str | None = None
     """The topic's id now."""
@@ -83,6 +83,7 @@ class PartitionLoss:
     """The end of a log that was cut off (exclusive)."""
 
     def __str__(self) -> str:
+        """Return a line for errors and logs: the lost ranges, and what happened to them."""
         lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
         text = f"{self.partition} {lost}: " if lost else f"{self.partition}: "
         if self.position is not None:
@@ -92,7 +93,9 @@ class PartitionLoss:
                 return text + "the topic no longer exists"
             case Cause.RECREATED:
                 begins = "" if self.resume is None else f"; the new log starts at {self.resume}"
-                return f"{text}the topic was deleted and created again (its id was {self.was} and is {self.topic_id}){begins}"
+                return (
+                    f"{text}the topic was deleted and created again (its id was {self.earlier_id} and is {self.topic_id}){begins}"
+                )
             case Cause.EXPIRED:
                 return f"{text}the log starts at {self.resume} (retention, or delete-records)"
             case Cause.CUT if self.end == self.resume:
@@ -109,38 +112,38 @@ class PartitionLoss:
                 )
 
 
-def changed(was: str | None, now: str | None) -> bool:
+def topic_gone(earlier_id: str | None, current_id: str | None) -> bool:
     """Return whether a topic was deleted, or deleted and created again.
 
     Args:
-        was: The topic's id earlier. `None` or "" if it is not known.
-        now: The topic's id now, as in `LogState.ids`.
+        earlier_id: The topic's id at an earlier time. `None` or "" if it is not known.
+        current_id: The topic's id now, as in `LogState.ids`.
     """
-    return now is None or bool(was and now and was != now)
+    return current_id is None or bool(earlier_id and current_id and earlier_id != current_id)
 
 
 def partition_losses(
     records: Mapping[TopicPartition, CommitRecord], logs: LogState, last_ends: Mapping[TopicPartition, int]
 ) -> list[PartitionLoss]:
-    """Return what is lost in the partitions that a stream owns.
+    """Return the offsets that are lost in the partitions that a stream owns.
 
     Args:
         records: The record of each partition, with durable plans closed.
         logs: The state of these partitions now.
-        last_ends: The last known ends. They show how much of a deleted log was not read.
+        last_ends: The last known ends, which show how much of a deleted log was not read.
     """
     found = []
     for partition, record in sorted(records.items()):
-        position, was = record.next, record.topic_id
+        position, earlier_id = record.next, record.topic_id
         start, end = logs.starts.get(partition), logs.ends.get(partition)
         topic_id = logs.ids.get(partition.topic, "")
-        if changed(was, topic_id):
+        if topic_gone(earlier_id, topic_id):
             unread = OffsetRange(position, max(position, last_ends.get(partition, position)))
             lost = _not_empty((*record.unconfirmed, unread))
             if topic_id is None:
-                found.append(PartitionLoss(partition, Cause.DELETED, position, lost, was=was))
+                found.append(PartitionLoss(partition, Cause.DELETED, position, lost, earlier_id=earlier_id))
             elif start is not None:
-                found.append(PartitionLoss(partition, Cause.RECREATED, position, lost, start, was, topic_id))
+                found.append(PartitionLoss(partition, Cause.RECREATED, position, lost, start, earlier_id, topic_id))
         elif end is not None and (resume := _cut_at(partition, position, logs)) is not None:
             lost = _not_empty([OffsetRange(resume, position)])
             epoch = logs.epochs.get(partition)
@@ -153,9 +156,9 @@ def partition_losses(
 
 
 def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | None:
-    """Return where a log, whose end is known, was cut off below `position`; `None` if it was not.
+    """Return the offset at which a log was cut off below `position`, or `None` if it was not. The log's end must be known.
 
-    If the log has grown again, it was cut off below its current end.
+    A log that has grown again since then may end above that offset.
     """
     end = logs.ends[partition]
     if partition not in logs.diverging:
@@ -169,7 +172,7 @@ def to_validate(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the positions below which a log may have been cut off, each with its leader epoch.
 
-    A log is only cut off when it gets a new leader epoch. So nothing was cut off while the epoch is still the position's.
+    A log is cut off only when it gets a new leader epoch. So nothing was cut off if the epoch is still the one of the position.
 
     Args:
         positions: The next offset to read of each partition, and the leader epoch of that offset, if it is known.
@@ -183,7 +186,7 @@ def to_validate(
 
 
 def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
-    """Return what is lost in a partition that was just assigned, and whose topic was deleted and created again.
+    """Return the loss in a partition that was just assigned, and whose topic was deleted and created again.
 
     Args:
         stream: The stream that adopts the partition.
@@ -193,14 +196,14 @@ def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, 
         start: Where the new topic's log starts (inclusive).
     """
     position: int | None = None
-    was = stream.topics.get(partition.topic)
-    held: tuple[OffsetRange, ...] = ()
+    earlier_id = stream.topics.get(partition.topic)
+    unconfirmed: tuple[OffsetRange, ...] = ()
     if isinstance(commit, CommitRecord):
         record = confirm(commit, stream) if commit.stream == stream.name else commit
-        position, was, held = record.next, record.topic_id or was, tuple(record.unconfirmed)
+        position, earlier_id, unconfirmed = record.next, record.topic_id or earlier_id, tuple(record.unconfirmed)
     elif planned := stream.ranges.get(partition, ()):
-        position, held = planned[-1].end, planned if stream.durable < stream.logged else ()
-    return PartitionLoss(partition, Cause.RECREATED, position, _not_empty(held), start, was, topic_id)
+        position, unconfirmed = planned[-1].end, planned if stream.durable < stream.logged else ()
+    return PartitionLoss(partition, Cause.RECREATED, position, _not_empty(unconfirmed), start, earlier_id, topic_id)
 
 
 def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
@@ -212,24 +215,26 @@ def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[Partition
     """
     found = []
     for partition, planned in sorted(stream.ranges.items()):
-        was, topic_id = stream.topics.get(partition.topic), ids.get(partition.topic, "")
-        if changed(was, topic_id) and (lost := _not_empty(planned)):
+        earlier_id, topic_id = stream.topics.get(partition.topic), ids.get(partition.topic, "")
+        if topic_gone(earlier_id, topic_id) and (lost := _not_empty(planned)):
             cause = Cause.DELETED if topic_id is None else Cause.RECREATED
-            found.append(PartitionLoss(partition, cause, None, lost, None, was, topic_id))
+            found.append(PartitionLoss(partition, cause, None, lost, None, earlier_id, topic_id))
     return found
 
 
-def left_partition_losses(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[PartitionLoss]:
+def unowned_partition_losses(
+    stream: Stream, unowned: Iterable[TopicPartition], ids: Mapping[str, str | None]
+) -> list[PartitionLoss]:
     """Return the partitions of the newest durable plan whose topic was deleted.
 
     Args:
         stream: The stream. Its newest plan is durable.
-        left: The partitions of that plan that this member no longer owns. Only these are considered.
+        unowned: The partitions of that plan that this member no longer owns. Only these are considered.
         ids: The topics' ids now, as in `LogState.ids`.
     """
     return [
-        PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, was=stream.topics.get(partition.topic))
-        for partition in sorted(left)
+        PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, earlier_id=stream.topics.get(partition.topic))
+        for partition in sorted(unowned)
         if ids.get(partition.topic, "") is None
     ]
 
@@ -240,10 +245,10 @@ def target_losses(
     records: Mapping[TopicPartition, CommitRecord],
     logs: LogState,
 ) -> list[PartitionLoss]:
-    """Return which part of its target a run of Trigger.AvailableNow can no longer read. It fixed the target when it started.
+    """Return the part of its target that a run of Trigger.AvailableNow can no longer read.
 
     Args:
-        target: The end of each partition that the run promised to read up to.
+        target: The end of each partition up to which the run promised to read when it started.
         target_ids: The ids of these topics at that time.
         records: The records of the partitions that the stream owns. For other partitions only a deleted topic is noticed.
         logs: The state of the logs now; its `diverging` belongs to the target's ends.
@@ -251,11 +256,13 @@ def target_losses(
     found = []
     for partition, end in sorted(target.items()):
         position = records[partition].next if partition in records else None
-        was, topic_id = target_ids.get(partition.topic), logs.ids.get(partition.topic, "")
-        if changed(was, topic_id):
+        earlier_id, topic_id = target_ids.get(partition.topic), logs.ids.get(partition.topic, "")
+        if topic_gone(earlier_id, topic_id):
             lost = OffsetRange(end, end) if position is None else OffsetRange(position, max(position, end))
             cause = Cause.DELETED if topic_id is None else Cause.RECREATED
-            found.append(PartitionLoss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), was, topic_id))
+            found.append(
+                PartitionLoss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), earlier_id, topic_id)
+            )
         elif partition in records and partition in logs.ends and (resume := _cut_at(partition, end, logs)) is not None:
             cut = _not_empty([OffsetRange(resume, end)])
             found.append(PartitionLoss(partition, Cause.CUT, position, cut, resume, end=logs.ends[partition]))
@@ -263,58 +270,57 @@ def target_losses(
 
 
 class CutDoubts:
-    """Remembers since when logs have seemed to be cut off, and decides when that counts as a loss.
+    """Remembers since when logs have seemed to be cut off, and decides when to treat that as a loss.
 
-    A partition in doubt is neither planned nor lost. Used by one thread.
+    While a partition is in doubt, it is neither planned nor reported as lost. Used by one thread.
     """
 
     def __init__(self, believe_after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with no partition in doubt.
+        """Start without a partition in doubt.
 
         Args:
-            believe_after_s: how long a log has to end too low before it counts as cut off, in s.
+            believe_after_s: how many seconds a log must end too low before it counts as cut off.
             clock: returns seconds, monotonic.
         """
         self._believe_after_s = believe_after_s
         self._clock = clock
         self._since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
-        self.again: frozenset[TopicPartition] = frozenset()
-        """Partitions that were already in doubt at the previous question, which was long ago, and still are. The caller keeps
-        asking about them until there is certainty."""
+        self.to_recheck: frozenset[TopicPartition] = frozenset()
+        """Partitions that were already in doubt at an earlier question, which was long ago, and still are. The caller keeps
+        asking until it is certain whether they were cut off."""
 
     def about(self, losses: Iterable[PartitionLoss], logs: LogState, *, at_once: bool = False) -> frozenset[TopicPartition]:
-        """Return the partitions whose log seems to be cut off, but has not seemed so for long enough.
+        """Return the partitions in doubt: their logs seem to be cut off, but not for long enough to be believed.
 
         Args:
-            losses: Everything that is lost according to the newest answers. A partition that is not among them is no longer in
-                doubt.
-            logs: These answers. Without the id of a topic, its leaders were not asked either, so its cuts stay in doubt.
-            at_once: whether the brokers were asked again right after their last answers, however long that took.
+            losses: All losses according to the latest answers. A partition without a loss is no longer in doubt.
+            logs: The latest answers. Without the id of a topic, its leaders were not asked either, so its cuts stay in doubt.
+            at_once: Whether the brokers were asked again right after their previous answers, however long that took.
         """
         now = self._clock()
         cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
         for partition in cut.keys() - self._since.keys():
             log.warning(
-                "%s: its log seems to be cut off at %s, below what should be in it. The answer may come from a leader that was "
-                "replaced, so nothing is planned there until the answer has been the same for %.0f s",
+                "%s: its log seems to be cut off at %s, below records that it should have. The answer may come from a leader "
+                "that was replaced, so the query reads nothing there until the brokers have given the same answer for %.0f s",
                 partition,
                 cut[partition].resume,
                 self._believe_after_s,
             )
-        # The last question was long ago, as with a trigger of an hour. Each of the two answers may come from another leader that
-        # was replaced, so the time starts again: otherwise a position would be moved back, and records would be read twice.
+        # If the last question was long ago, as with a trigger of an hour, each of the two answers may come from a leader that was
+        # replaced. So start again: if these answers were believed, a position would move back, and records would be read twice.
         if not at_once and now - self._asked_at > self._believe_after_s:
-            self.again, self._since = frozenset(self._since), {}
+            self.to_recheck, self._since = frozenset(self._since), {}
         self._asked_at = now
         self._since = {partition: self._since.get(partition, now) for partition in cut}
         waits = frozenset(partition for partition, since in self._since.items() if now - since < self._believe_after_s)
-        self.again &= waits
+        self.to_recheck &= waits
         return waits | {partition for partition in self._since if partition.topic not in logs.ids}
 
 
 def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    """Return the record with which a partition continues at `resume`, after what is lost.
+    """Return the record with which a partition continues at `resume` after a loss.
 
     Args:
         loss: What is lost.
@@ -331,45 +337,48 @@ def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> Comm
 
 
 def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the ranges that have at least one offset."""
     return tuple(offsets for offsets in ranges if offsets.size)
 
 
 def refuse(losses: Sequence[PartitionLoss]) -> None:
-    """End the query if something is lost (`failOnDataLoss=true`).
+    """Raise an error that lists the losses, if there are any (`failOnDataLoss=true`).
 
     Raises:
-        DataLossError: Something is lost.
+        DataLossError: There are losses.
     """
     if losses:
         raise DataLossError(
             f"Records that should be read are no longer in Kafka:{_lines_of(losses)}\n"
-            "To continue without them, set failOnDataLoss to false. The query then reads a topic that was created again from its "
-            "beginning, a log that starts higher from its start, and a log that was cut off from the cut. `groupkafka "
-            "reset-offsets` moves a group to other offsets, once all its members are stopped."
+            "The source has committed nothing past these records. To continue without them, set failOnDataLoss to false. The "
+            "query then continues at the beginning of a topic that was created again, at the start of a log whose first records "
+            "were deleted, or where a log was cut off. `groupkafka reset-offsets` moves a group to other offsets once all its "
+            "members are stopped."
         )
 
 
 def refuse_target(losses: Sequence[PartitionLoss]) -> None:
-    """End a run of Trigger.AvailableNow that cannot reach its target, because it has promised to read that far.
+    """Raise an error if a run of Trigger.AvailableNow cannot reach its target, because it promised to read that far.
 
     Raises:
-        DataLossError: Something is lost.
+        DataLossError: There are losses.
     """
     if losses:
         raise DataLossError(
             f"Records that Trigger.AvailableNow planned to read when it started are no longer in Kafka:{_lines_of(losses)}\n"
-            "The run ends whatever the value of failOnDataLoss. The next run fixes a new target, and failOnDataLoss decides "
-            "whether it continues without the lost records."
+            "The run ends even with failOnDataLoss=false, because its target can no longer be reached. Start the next run: it "
+            "sets a new target, and failOnDataLoss decides whether it continues without the lost records."
         )
 
 
 def _lines_of(losses: Sequence[PartitionLoss]) -> str:
+    """Return a line of text for each loss, up to MOST_LISTED."""
     more = f"\n  and {len(losses) - MOST_LISTED} more partitions" if len(losses) > MOST_LISTED else ""
     return "".join(f"\n  {loss}" for loss in losses[:MOST_LISTED]) + more
 
 
 def warn(losses: Iterable[PartitionLoss]) -> None:
-    """Log what is lost, and where the query continues in these partitions (`failOnDataLoss=false`)."""
+    """Warn of each loss, and say where the query continues in that partition (`failOnDataLoss=false`)."""
     for loss in losses:
         outcome = "nothing more is read there" if loss.resume is None else f"the query continues at {loss.resume}"
         log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, outcome)

@@ -1,11 +1,11 @@
-"""Makes the next plan of a stream: the ranges to read, and the offset that Spark gets. Pure."""
+"""Makes the next plan of a stream: the ranges to read, and the offset for Spark's log. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.handoff.plan_offset import Cut, PlanOffset, Starts
 from spark_groupsource.handoff.planner import available, plan, rule_of_sharing
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
@@ -19,7 +19,7 @@ def next_ranges(
     least: int | None,
     most: int | None,
 ) -> Ranges:
-    """Return the ranges that the next plan reads; none while there are fewer offsets than the query waits for.
+    """Return the ranges that the next plan reads, or none while there are fewer offsets than `least`.
 
     Args:
         positions: the next offset to read of each partition (inclusive).
@@ -59,15 +59,15 @@ def next_offset(
         starts: where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
         start_ids: the ids of their topics when the stream began, as far as they are known.
         cluster: the cluster's id, if it is known.
-        cut: how the ranges are cut into tasks.
+        cut: how the ranges are divided into tasks.
         epochs: the leader epoch of each partition when its end was asked for, as far as it is known.
     """
     topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in planned}
-    # A start in an earlier topic of the same name is void.
+    # Drop starts that belong to an earlier topic of the same name.
     carried = {
         partition: position
         for partition, position in starts.items()
-        if not changed(start_ids.get(partition.topic), topics.get(partition.topic) or "")
+        if not topic_gone(start_ids.get(partition.topic), topics.get(partition.topic) or "")
     }
     began_with = {topic: start_ids[topic] for topic in topics_of(carried) - topics.keys() if topic in start_ids}
     return PlanOffset.build(

@@ -1,20 +1,20 @@
-"""The offset that Spark keeps in its offset log: one micro-batch plan, as JSON.
+"""Defines the offset that Spark stores in its offset log: the plan of one micro-batch, as JSON.
 
     {"v":4,"stream":…,"plan":…,"generation":…,"member":…,"group":…,"ranges":{topic:{partition:[[from,to],…]}},
      "starts":{topic:{partition:[start,…]}},"cut":[least,most],"shared":[least,most,small],"topics":{topic:id},"cluster":…,
      "epochs":{topic:{partition:[epoch,…]}}}
 
-`ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when
-there is nothing new. It follows the ranges that are read in place of another stream (`heldClaims`). The ranges carry their
-own starts because Spark keeps only end offsets: the start of a partition that was just acquired is recorded nowhere else.
+`ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) if
+there are no new records. The ranges before it are read in place of another stream (`heldClaims`). The ranges contain their starts
+because Spark keeps only end offsets: the start of a partition that was just acquired is recorded nowhere else.
 
-`starts` has the partitions that existed when the stream began, that it has not owned yet, and that have no commit of the group.
-They start where the options said when the stream began. Each list is of consecutive partitions, and its key is the first of them.
-A start is an offset. If the leader did not answer, it describes the offset: -1 is the end, and `[time]` the first record that is
-not older (ms since 1970). `null` leaves the start to the options at the time of adoption. Every other partition without a commit
-starts at its beginning. So a stream from `earliest` has no starts.
+`starts` has the partitions that existed when the stream began, that it has not owned yet, and for which the group has no commit.
+They start at the offset that the options named when the stream began. Each list has consecutive partitions, and its key is the
+first one. A start is an offset. If the leader did not answer, it describes the offset: -1 is the end, and `[time]` is the first
+record that is not older (ms since 1970). With `null`, the options at the time of the adoption decide. Every other partition
+without a commit starts at its beginning, so a stream from `earliest` has no starts.
 
-A plan is cut into the same tasks whenever Spark runs it, because a sink may rely on that (docs/sink.md). So the offset has the
+A plan is divided into the same tasks whenever Spark runs it, because sinks rely on that (docs/sink.md). So the offset has the
 values of `minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for an option that was not set), and the
 rule by which small ranges of several partitions share a task (`shared`, see `Sharing`).
 
@@ -65,13 +65,13 @@ class FromTime(NamedTuple):
 
 
 AT_END = -1
-"""A start at the end of a partition, while that is not known: the number for "latest" in the JSON of `startingOffsets`."""
+"""A start at the end of a partition that is not known yet: the number for "latest" in the JSON of `startingOffsets`."""
 
 Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
-"""Where a partition starts: at an offset, at its end, at a time, or (`None`) where the options then say."""
+"""Where a partition starts: at an offset, at its end, at a time, or, if `None`, where the options name when it is adopted."""
 
 LONGEST_READABLE = 40
-"""The most characters of the query's name that a stream's name begins with."""
+"""The most characters of the query's name that are taken into a stream's name."""
 
 Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
 """The least number of tasks, and the most offsets in one task; `None` for no limit (`pieces`)."""
@@ -104,6 +104,7 @@ class PlanOffset(PlainModel):
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> PlanOffset:
+        """Refuse ranges that overlap or are out of order."""
         for topic, partitions in self.ranges.items():
             for partition, bounds in partitions.items():
                 if not bounds or bounds[-1][0] > bounds[-1][1]:
@@ -114,6 +115,7 @@ class PlanOffset(PlainModel):
 
     @model_validator(mode="after")
     def _runs_in_order(self) -> PlanOffset:
+        """Refuse `starts` and `epochs` with overlapping lists of partitions."""
         in_runs: list[tuple[str, Mapping[str, tuple[Any, ...]]]] = [*self.starts.items(), *self.epochs.items()]
         for topic, runs in in_runs:
             places = sorted((int(first), int(first) + len(run)) for first, run in runs.items())
@@ -135,7 +137,7 @@ class PlanOffset(PlainModel):
         *,
         name: str = "",
     ) -> PlanOffset:
-        """Return the offset of a new stream that has planned nothing. Its name ends with a random part.
+        """Return the offset of a new stream before its first plan. The stream's name ends with a random part.
 
         Args:
             group: The consumer group.
@@ -186,8 +188,8 @@ class PlanOffset(PlainModel):
             starts: Where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
             topics: The ids of the topics of `ranges` and `starts`, as far as they are known.
             cluster: The cluster's id, if it is known.
-            cut: How the ranges are cut into tasks.
-            shared: How small ranges share tasks; None if none do.
+            cut: How the ranges are divided into tasks.
+            shared: How small ranges share tasks. `None` if they do not.
             epochs: The leader epoch of each partition of `ranges`, as far as it is known.
         """
         bounds = {
@@ -281,6 +283,7 @@ def refuse_another_format(offset: Mapping[str, Any]) -> None:
 
 
 def _sorted(value: Any) -> Any:
+    """Return the value with the keys of all its dicts sorted."""
     return {key: _sorted(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 

@@ -1,4 +1,4 @@
-"""Plans the next micro-batch: turns positions, end offsets and a limit into ranges, and ranges into tasks. Pure."""
+"""Chooses the ranges of the next micro-batch from positions, ends and a limit, and divides ranges into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Piece = tuple[TopicPartition, OffsetRange]
 """A range, or a part of one."""
 
 LEAST_TASKS = (4, 16)
-"""Ranges share tasks only if more tasks than this are left, because fewer would leave cores idle. The number of offsets decides
-where between the two bounds the limit is."""
+"""The bounds of the number of tasks below which ranges share no task, because fewer tasks would leave cores idle. The number of
+offsets decides where the limit is between the two."""
 
 LEAST_OFFSETS = 100
-"""Between the two bounds of LEAST_TASKS, there is one task for this many offsets. A task costs about 7 ms, most of it in the
+"""Between the bounds of LEAST_TASKS, there is one task for this many offsets. A task costs about 7 ms, most of it in the
 driver, and twice as much on busy cores: as much as 100 records that take 0.1 ms each."""
 
 MOST_SHARED_OFFSETS = 2_000
-"""The most offsets of a shared task. Reading this many takes some ms, so the task's fixed cost hardly matters."""
+"""The most offsets of a shared task. Reading this many takes a few ms, so the fixed cost of a task hardly matters."""
 
 SMALL_OFFSETS = 500
 """A range with more offsets has a task of its own."""
@@ -48,7 +48,7 @@ def plan(
     *,
     reread: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Plan the ranges of each owned partition: those to read again, then the one at its position, which may be empty.
+    """Return the ranges to read in each owned partition: those to read again, then the one at its position, which may be empty.
 
     Args:
         positions: The next offset to read of each owned partition (inclusive).
@@ -98,7 +98,7 @@ def pieces(
     """
     whole = [(partition, offsets) for partition, offsets in ranges if offsets.size]
     counts = [1 if max_size is None else -(-offsets.size // max_size) for _, offsets in whole]
-    # The largest piece is on top.
+    # The top of the heap is the range with the largest pieces.
     heap = [(-offsets.size / count, number) for number, ((_, offsets), count) in enumerate(zip(whole, counts, strict=True))]
     heapq.heapify(heap)
     for _ in range((min_pieces or 0) - sum(counts)):
@@ -117,7 +117,7 @@ def pieces(
 def rule_of_sharing(
     ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None, least: int | None = None
 ) -> Sharing | None:
-    """Return how these ranges share tasks, or None if none of them does.
+    """Return the limits within which these ranges share tasks, or `None` if no ranges would share one.
 
     Args:
         ranges: See `tasks`.
@@ -165,9 +165,9 @@ def tasks(
 
 
 def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
-    """Return what a task of a plan may read: the granted parts of its pieces, possibly none.
+    """Return the granted parts of a task's pieces, which the task may read. There may be none.
 
-    A task without a granted part stays, and so every task keeps its number, by which a sink recognises the task in a replay.
+    A task without granted parts is kept, so that every task keeps its number. A sink recognises tasks by it in a replay.
 
     Args:
         task: One of `tasks`, made of all ranges of the plan.
@@ -176,15 +176,15 @@ def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
     return tuple(
         (partition, part)
         for partition, offsets in task
-        for held in granted.get(partition, ())
-        if (part := offsets.overlap(held)).size
+        for readable in granted.get(partition, ())
+        if (part := offsets.overlap(readable)).size
     )
 
 
 def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
-    """Distribute the pieces over bins of almost equal size: at least `least` bins, with at most `most` offsets in a shared one.
+    """Distribute the pieces over at least `least` bins of almost equal size, with at most `most` offsets in a shared bin.
 
-    The largest piece comes first, and each goes to the bin with the fewest offsets. If it does not fit there, it fits in none.
+    Each piece, beginning with the largest, goes into the bin with the fewest offsets. If it does not fit there, it fits nowhere.
 
     Args:
         small: The pieces, in their order.
@@ -194,7 +194,7 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
     count = max(least, -(-sum(offsets.size for _, offsets in small) // most))
     bins: list[list[Piece]] = [[] for _ in range(min(count, len(small)))]
     heap = [(0, number) for number in range(len(bins))]
-    # Pieces of one size stay in their order.
+    # The sort is stable, so pieces of the same size stay in their order.
     for piece in sorted(small, key=lambda piece: piece[1].size, reverse=True):
         size = piece[1].size
         load, number = heap[0]
@@ -208,7 +208,7 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
-    """Return the first ranges, up to `count` offsets. The last range is always returned, and only this one may be cut."""
+    """Return the first ranges, up to `count` offsets. The last range is always returned, and is the only one that may be cut."""
     *reread, unread = readable
     taken: list[OffsetRange] = []
     for offsets in reread:

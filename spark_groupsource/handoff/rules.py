@@ -1,13 +1,13 @@
-"""The rules of the hand-off, as pure functions of a commit record and of a stream's own checkpoint.
+"""Implements the rules of the hand-off as pure functions of a commit record and a stream's own checkpoint.
 
     refuse_behind               ends a stream whose checkpoint is a plan or a commit behind the group's records
-    adopt                       the record to write when the group assigns a partition
-    claim                       which ranges of a logged plan this stream reads
+    adopt                       returns the record to write when the group assigns a partition
+    claim                       decides which ranges of a logged plan this stream reads
     confirm                     closes the open ranges of a durable plan
-    has_claims                  whether a range is claimed for a stream
+    has_claims                  tells whether a range is claimed for a stream
     settle                      drops owed ranges that their stream has confirmed
-    owed_to_others, claimable   ranges that this stream may take over from another one
-    cut_back, skip_to, start_over   where a partition continues after records were lost
+    owed_to_others, claimable   return ranges that this stream may take over from another one
+    cut_back, skip_to, start_over   return the record with which a partition continues after records were lost
 
 The package's docstring has the life of a partition, step by step.
 """
@@ -59,10 +59,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class HeldClaims:
-    """What the user chose for ranges that other streams claimed but did not confirm (`heldClaims`)."""
+    """The user's choice for ranges that other streams claimed but did not confirm (`heldClaims`)."""
 
     reread_after_s: float | None = None
-    """Seconds after which a held range is read in a plan of this stream. `None`: never."""
+    """After how many seconds this stream reads a held range in a plan of its own. `None`: never."""
     chosen: bool = True
     """Whether the user has chosen. If not, a stream with a new checkpoint warns of earlier claims."""
 
@@ -70,13 +70,13 @@ class HeldClaims:
 HOLD = HeldClaims()
 
 PARTITIONS_LISTED = 20
-"""How many partitions an error lists. The checkpoint has all of them."""
+"""The most partitions that an error lists. The checkpoint has all of them."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
     """Return the newest plan of each stream that the group's records show as done.
 
-    The record of a new owner shows it for the owners before, who may have no record of their own any more.
+    A record also shows the plans of the partition's earlier owners, which may no longer have a record of their own.
     """
     done: dict[str, int] = {}
     for commit in commits:
@@ -91,7 +91,7 @@ def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
 def alive(
     commits: Mapping[TopicPartition, GroupCommit],
     owned: Collection[TopicPartition],
-    left: Collection[TopicPartition] = frozenset(),
+    abandoned: Collection[TopicPartition] = frozenset(),
 ) -> frozenset[str]:
     """Return the streams that are running, as far as the group's records show.
 
@@ -102,21 +102,22 @@ def alive(
     Args:
         commits: The records of every partition that this member subscribes to. It could not adopt any other.
         owned: The partitions that this member has adopted.
-        left: Partitions whose record was written by a member that is known to have left the group.
+        abandoned: Partitions whose record was written by a member that is known to have left the group.
     """
     return frozenset(
         commit.stream
         for partition, commit in commits.items()
-        if isinstance(commit, CommitRecord | OtherFormat) and partition not in owned and partition not in left
+        if isinstance(commit, CommitRecord | OtherFormat) and partition not in owned and partition not in abandoned
     )
 
 
 def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, ...]:
+    """Return the owed ranges of plans that are not known to be done."""
     return tuple(entry for entry in owed if done.get(entry.stream, -1) < entry.plan)
 
 
 def recreated(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
-    """Return whether the known position belongs to an earlier topic of the same name.
+    """Return whether the position that is known for a partition belongs to an earlier topic of the same name.
 
     Kafka deletes the commits of a deleted topic some time later. After that, the stream's last plan still has the earlier topic's
     id. A commit by another client counts for the new topic, because a user may have reset the offsets for it.
@@ -142,6 +143,7 @@ def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) ->
 
 
 def _differ(topic_id: str | None, other: str | None) -> bool:
+    """Return whether both ids are known and differ."""
     return topic_id is not None and other is not None and topic_id != other
 
 
@@ -180,7 +182,7 @@ def adopt(
     known = {**done, stream.name: stream.durable}
     refuse_behind(stream, {partition: commit})
     if recreated(stream, partition, commit, topic_id):
-        # Offsets of the earlier topic must neither hold nor skip records of the new one.
+        # Drop the offsets of the earlier topic: otherwise records of the new one would be held or skipped.
         adopted = CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=starting_offset)
     else:
         adopted = _adopt(stream, partition, commit, starting_offset, known)
@@ -201,10 +203,10 @@ def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStr
     newest = {earlier.stream: earlier for earlier in streams if earlier.stream not in {stream.name, commit.stream}}
     if commit.stream != stream.name and commit.logged >= 0:
         newest[commit.stream] = streams[-1]
-    return _with_what_is_done(tuple(newest.values())[-PAST_STREAMS:] or None, known)
+    return _with_done_plans(tuple(newest.values())[-PAST_STREAMS:] or None, known)
 
 
-def _with_what_is_done(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
+def _with_done_plans(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
     """Return the earlier owners, each with its newest plan that is known to be done by now."""
     if past is None:
         return None
@@ -214,13 +216,14 @@ def _with_what_is_done(past: tuple[PastStream, ...] | None, done: Evidence) -> t
 def _adopt(
     stream: Stream, partition: TopicPartition, commit: CommitRecord | Foreign | None, starting_offset: int, known: Evidence
 ) -> CommitRecord:
+    """Return the adopted record of a partition whose topic was not created again."""
     match commit:
         case None:
             return _adopt_unrecorded(stream, partition, starting_offset)
         case Foreign(offset):
             return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset)
         case CommitRecord() if commit.stream != stream.name:
-            left_open = (OwedRange(commit.stream, commit.logged, *held, commit.claimed_at) for held in commit.open)
+            left_open = (OwedRange(commit.stream, commit.logged, *bounds, commit.claimed_at) for bounds in commit.open)
             return CommitRecord(
                 stream=stream.name,
                 logged=stream.logged,
@@ -252,18 +255,18 @@ def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 
 
 def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> bool:
-    """Return whether the record shows plan `logged` as done, although the checkpoint has the plan only in its offset log.
+    """Return whether the record shows plan `logged` as done, although the checkpoint has it only in its offset log.
 
     Spark's commit log once had the plan, because a stream records a plan as done for no other reason. The claims are closed, so a
     replay would read nothing. If only the commit log's file was lost, in a crash of its host, the output has the rows. If the
     output was restored with the checkpoint, it lacks them. The group's records do not show which of the two happened, so the user
     has to decide.
 
-    Only partitions in which the plan has offsets count, so the query can continue once their offsets are reset. A plan of another
-    cluster, whose ranges are void, and a plan without records are left out. The record no longer shows which part of the plan was
-    claimed, so a plan that other streams have read completely is refused as well. With asynchronous progress the driver's program
-    may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a driver that is
-    killed within these ms meets this error then, and its output has the rows.
+    Only partitions in which the plan has offsets are considered, so the query can continue once their offsets are reset. A plan
+    of another cluster, whose ranges are void, and a plan without records are left out. The record no longer shows which part of
+    the plan was claimed, so a plan that other streams have read completely is refused as well. With asynchronous progress the
+    driver's program may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a
+    driver that is killed in the few ms between the two gets this error, and its output has the rows.
     """
     if stream.durable >= stream.logged or not any(offsets.size for offsets in stream.ranges.get(partition, ())):
         return False
@@ -284,8 +287,9 @@ def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
 
 
 def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset: int) -> CommitRecord:
+    """Return the adopted record of a partition without a commit: after the stream's last plan, or at the starting offset."""
     last = stream.ranges.get(partition, (OffsetRange(starting_offset, starting_offset),))
-    # The sink may already have the last plan's ranges: only a replay of that plan may read them.
+    # The output may already have the last plan's records, so only a replay of that plan may read them.
     replayed = last if stream.durable < stream.logged else ()
     unconfirmed = tuple(OpenRange(*offsets) for offsets in replayed if offsets.size)
     return CommitRecord(
@@ -299,24 +303,25 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
+    """Return the error for a checkpoint that lacks plans which the group's records show."""
     return CheckpointBehindGroup(
         f"{partition}: the group's record shows plan {newest} of stream {stream.name}, but the newest plan in this query's "
         f"checkpoint is {stream.logged}. Either a second driver runs on this checkpoint, or the checkpoint was restored from an "
-        "older copy, or it is a copy. The query stops, because it would otherwise plan other records under batch ids that the "
-        "sink already has and ignores. Choose:\n"
+        "older copy, or is itself a copy. The query stops, because it would otherwise plan other records under batch ids that "
+        "the sink already has and ignores. Choose:\n"
         "  - A second driver runs on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
-        "new batch ids for old ones. The query then continues at the group's positions, after everything that was claimed. "
-        f"Ranges that plans up to {newest} claimed and did not confirm stay held for stream {stream.name}, and `groupkafka "
-        "claims` lists them. heldClaims=reread reads them (duplicated, if they had reached the output). "
-        "heldClaims=hold never reads them (missing, if they had not). The state of stateful operators is lost in both "
-        "cases."
+        "new batch ids for old ones. The query then continues at the group's positions, after all claimed ranges. "
+        f"Unconfirmed ranges of plans up to {newest} stay held for stream {stream.name}; `groupkafka claims` lists them. "
+        "heldClaims=reread reads them (duplicated, if they had reached the output). heldClaims=hold never reads them (missing, "
+        "if they had not). The state of stateful operators is lost in both cases."
     )
 
 
 def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
-    # Partitions that the user has already reset come last. If the list is cut off here, the next start shows the rest.
+    """Return the error for a checkpoint that lacks only the commit of its newest plan."""
+    # List the partitions that the user has already reset last. If the list is too long, the next start shows the rest.
     lacking = {partition for partition, commit in commits.items() if _lacks_commit(stream, partition, commit)}
     lines = []
     for partition in sorted(stream.ranges, key=lambda partition: (partition not in lacking, partition)):
@@ -356,8 +361,8 @@ def unreadable(partition: TopicPartition, commit: OtherFormat) -> CommitRecordUn
 def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
     """Return the record with the claims of durable plans closed, or `record` itself if there are none to close.
 
-    These are its open ranges, and ranges that are owed to this stream itself because an earlier run left them open. `logged`
-    never rises to a plan that is not durable, because the ranges of that plan must stay claimable.
+    These claims are open ranges, and ranges that are owed to this stream itself because an earlier run left them open. `logged`
+    never rises to a plan that is not durable, because the ranges of that plan must remain claimable.
 
     Args:
         record: a record of this stream.
@@ -377,7 +382,7 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
     owed = _still_owed(record.owed, done)
     if owed == record.owed:
         return record
-    return record.model_copy(update={"owed": owed, "past": _with_what_is_done(record.past, done)})
+    return record.model_copy(update={"owed": owed, "past": _with_done_plans(record.past, done)})
 
 
 def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
@@ -386,7 +391,7 @@ def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
     The partition continues at `end`. Claims above `end` are dropped. `epoch`: the log's leader epoch now, if it is known.
     """
     remaining = OffsetRange(0, end)
-    open_ = (OffsetRange(*held).overlap(remaining) for held in record.open)
+    open_ = (OffsetRange(*bounds).overlap(remaining) for bounds in record.open)
     owed = ((entry, entry.range.overlap(remaining)) for entry in record.owed)
     return record.model_copy(
         update={
@@ -410,7 +415,7 @@ def start_over(record: CommitRecord, start: int, topic_id: str | None) -> Commit
 
 
 def has_claims(commit: GroupCommit, stream: str) -> bool:
-    """Return whether a range is claimed for this stream in what the group has committed for a partition."""
+    """Return whether a partition's commit has a range that is claimed by this stream or owed to it."""
     if not isinstance(commit, CommitRecord):
         return False
     return (commit.stream == stream and bool(commit.open)) or any(entry.stream == stream for entry in commit.owed)
@@ -419,7 +424,7 @@ def has_claims(commit: GroupCommit, stream: str) -> bool:
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
     """Return the owed ranges that the record's owner may take over (`heldClaims`), in the order of their offsets.
 
-    Ranges that are owed to the owner itself are not among them, because its own commit log decides about these.
+    Ranges that are owed to the owner itself are not included, because its own commit log decides about these.
     """
     return tuple(sorted((entry for entry in record.owed if entry.stream != stream.name), key=lambda entry: entry.start))
 
@@ -432,7 +437,7 @@ def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[Offs
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision on one partition of a logged plan: what to read, and what to write before."""
+    """The decision about one partition of a logged plan: which ranges to read, and which record to write first."""
 
     read: tuple[OffsetRange, ...] = ()
     """The ranges to read, once `write` is in the group.
@@ -446,9 +451,9 @@ class Verdict:
 
 
 def claim(
-    stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, held_since_planned: bool, now: int
+    stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, owned_since_planned: bool, now: int
 ) -> Verdict:
-    """Decide which ranges of one partition in plan `stream.logged` this stream reads. The rule is the same live and on a replay.
+    """Decide which ranges of a partition in plan `stream.logged` this stream reads, whether the plan is new or replayed.
 
     Only the run that made the plan, and has owned the partition ever since, may claim. Another run on the same checkpoint may
     have left the range out of the plan permanently. So may an earlier attempt of this run, while another stream had the
@@ -459,7 +464,7 @@ def claim(
         partition: The partition.
         commit: What the group has committed for it now.
         owned: Whether this member owns the partition now and has adopted it.
-        held_since_planned: Whether this run made the plan and has owned the partition ever since.
+        owned_since_planned: Whether this run made the plan and has owned the partition ever since.
         now: Seconds since 1970, recorded with the claim so that people can see how old it is.
 
     Raises:
@@ -474,10 +479,10 @@ def claim(
         # The plan was made before the topic was deleted and created again: its records no longer exist.
         return Verdict()
     refuse_behind(stream, {partition: commit})
-    if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
-        return Verdict(read=held)
+    if isinstance(commit, CommitRecord) and (claimed_before := _claimed_for_plan(stream, commit, ranges)):
+        return Verdict(read=claimed_before)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
-        # The new owner started at the position before this plan, and holds nothing for the plan: it reads these records itself.
+        # The new owner started at the position before this plan, and holds no range for it, so it reads these records itself.
         return Verdict()
     if commit is not None and commit.logged == plan:
         # The plan was claimed here before. Ranges that are no longer open are confirmed, or another stream has taken them over:
@@ -487,7 +492,7 @@ def claim(
         # Another run of this stream may own the partition, and still claim the range. If this run left the range out now, the
         # sink would have the plan without it, and the records would be lost.
         return Verdict(waits=True)
-    if not held_since_planned:
+    if not owned_since_planned:
         # Nothing is lost: the position stays where it is, and the next plan starts there.
         return Verdict()
     taken = claimable(commit, ranges)
@@ -533,12 +538,12 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
     return (nothing_new,)
 
 
-def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the parts of these ranges that the record holds for plan `stream.logged`.
+def _claimed_for_plan(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Return the parts of these ranges that are already claimed for plan `stream.logged` in the record.
 
-    The record may hold only a part of a range, because the log was cut off, or an earlier version took over a part of a claim.
+    That may be only a part of a range, because the log was cut off, or an earlier version took over a part of a claim.
     """
-    owed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
+    claimed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):
-        owed += (offsets for offsets in ranges if commit.holds_open(offsets))
-    return tuple(sorted(part for offsets in ranges for held in owed if (part := offsets.overlap(held)).size))
+        claimed += (offsets for offsets in ranges if commit.has_open(offsets))
+    return tuple(sorted(part for offsets in ranges for earlier in claimed if (part := offsets.overlap(earlier)).size))

@@ -103,7 +103,7 @@ class Tally(Observer):
         """Replace the assignment."""
         self.assignment = Assignment(partitions, draining, generation, member_id)
 
-    def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+    def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Keep a copy of the records."""
         self.records = MappingProxyType(dict(records))
 

@@ -1,4 +1,4 @@
-"""One run of one query, without pyspark: joining the group, planning, claiming and confirming.
+"""Runs a query without pyspark: joins the group, and plans, claims and confirms micro-batches.
 
-cycle.py has the steps that Spark asks for. The package handoff describes a partition's life.
+cycle.py has a method for each of Spark's calls. The package handoff describes the life of a partition.
 """

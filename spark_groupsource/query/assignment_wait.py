@@ -1,8 +1,8 @@
-"""Whether the group has finished giving this run its partitions.
+"""Waits until the group has assigned this run its partitions.
 
-A member that joins a group beside live members gets its partitions late. With the cooperative protocol its first assignment is
-empty, until the others have drained and released what moves. With KIP-848 partitions come one by one. A continuous query reads
-them whenever they come. A run of Trigger.AvailableNow or Trigger.Once would end without them.
+When a query joins a group that has other members, its partitions arrive late. With the cooperative protocol the first assignment
+is empty, and stays empty until the other members have drained and released partitions. With KIP-848 the partitions arrive one by
+one. A continuous query reads them whenever they arrive, but a run of Trigger.AvailableNow or Trigger.Once would end without them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from spark_groupsource.query.session import Session
 log = logging.getLogger(__name__)
 
 REBALANCE_S = 15.0
-"""How long the group may take to move a partition, besides the drain: two rounds of heartbeats (KIP-848: 5 s each), with room."""
+"""How long the group may take to move a partition, not counting the drain: two heartbeats (KIP-848: 5 s each), and a margin."""
 
 QUIET_S = 3.0
-"""An assignment that has not changed for so many seconds is complete enough to end a run of Trigger.AvailableNow."""
+"""How long an assignment must stay unchanged before a run of Trigger.AvailableNow treats it as complete."""
 
 
 class AssignmentWait:
-    """Watches the assignment of one run. Used on the runner's main thread."""
+    """Decides how long one run waits for its partitions. Used on the runner's main thread."""
 
     def __init__(self, drain_s: float, *, clock: Callable[[], float]) -> None:
-        """Begin before the first plan.
+        """Start with an empty assignment, before the first plan.
 
         Args:
-            drain_s: how many seconds another member may drain a partition before it releases it.
+            drain_s: how many seconds another member may take to drain a partition before it releases the partition.
             clock: returns seconds, monotonic.
         """
         self._drain_s = drain_s
@@ -41,13 +41,13 @@ class AssignmentWait:
         self._is_first = True
         self._seen = Assignment()
         self._seen_at = clock()
-        self._has_had_any = False
+        self._has_had_partitions = False
 
     def note(self, assignment: Assignment) -> None:
-        """Note since when the assignment has been what it is."""
+        """Note the current assignment, and the time if it has changed."""
         if assignment != self._seen:
             self._seen, self._seen_at = assignment, self._clock()
-        self._has_had_any |= bool(assignment.partitions)
+        self._has_had_partitions |= bool(assignment.partitions)
 
     def await_partitions(
         self,
@@ -57,13 +57,13 @@ class AssignmentWait:
         topics_exist: Callable[[], bool],
         is_stopping: Callable[[], bool],
     ) -> None:
-        """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
+        """Wait for a partition before the first plan of a run. If none arrives in time, log a warning and return.
 
         Args:
-            session: this run's part in its group.
-            stream: what the checkpoint says.
-            topics_exist: whether any subscribed topic exists; without one there is nothing to wait for.
-            is_stopping: whether the query is being stopped, so that it will plan nothing.
+            session: this run's membership of its group.
+            stream: the stream as its checkpoint describes it.
+            topics_exist: returns whether any subscribed topic exists. If none does, there is nothing to wait for.
+            is_stopping: returns whether the query is being stopped, so that it will not plan anything.
         """
         if not self._is_first:
             return
@@ -76,7 +76,7 @@ class AssignmentWait:
             if is_stopping() or (session.once(Ledger.ready) and session.positions):
                 return
         if session.assignment.partitions:
-            return  # they are not adopted yet, and the log says why
+            return  # they are not adopted yet, and the reason has been logged
         unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
         log.warning(
             "the group gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
@@ -89,27 +89,27 @@ class AssignmentWait:
         )
 
     def may_end(self, assignment: Assignment, read: Collection[TopicPartition], target: Collection[TopicPartition]) -> bool:
-        """Return whether a run with a fixed target may end, now that nothing is left to plan.
+        """Return whether a run of Trigger.AvailableNow may end, now that there is nothing left to plan.
 
         Args:
-            assignment: what the group has given to this run.
-            read: the partitions that this run has adopted, and whose end it knows. A partition of the assignment becomes one
-                of them when the brokers have answered for it. If they do not for long, the run fails.
-            target: the partitions that the run is to read.
+            assignment: the group's current assignment for this run.
+            read: the partitions that this run has adopted, and whose end is known. An assigned partition is added once the
+                brokers have answered for it. If they do not answer for too long, the run fails.
+            target: the partitions that the run must read.
         """
         self.note(assignment)
         if set(read) >= set(target):
             return True
         if not assignment.partitions:
-            # A member that rejoins has nothing for a moment. A run that ended then would leave what it has not read.
-            return not self._has_had_any or self._lost_all()
+            # A member that rejoins has no partition for a moment. If the run ended now, it would leave records unread.
+            return not self._has_had_partitions or self._lost_all()
         if (assignment.partitions - assignment.draining).intersection(target) - set(read):
-            return False  # they are its own, and it would end without having read them
-        # What is missing belongs to others, or is still on its way: with KIP-848 partitions come one by one.
+            return False  # these partitions are assigned to this run, and not read yet
+        # The other partitions belong to other members, or have not arrived yet: with KIP-848 they arrive one by one.
         return self._clock() - self._seen_at >= QUIET_S
 
     def _lost_all(self) -> bool:
-        """Return whether this run has had no partition for so long that the group will give it none; say so."""
+        """Return whether this run has lost all its partitions for good, and log a warning if so."""
         if self._clock() - self._seen_at < REBALANCE_S:
             return False
         log.warning(

@@ -1,7 +1,7 @@
-"""What a batch read (`spark.read`) reads: ranges of every partition, by the rules of Spark's Kafka source.
+"""Plans a batch read (`spark.read`): which ranges of each partition to read, by the rules of Spark's Kafka source.
 
-It is decided when an action plans the read. Nobody joins the group. `startingOffsets=committed` reads what the group has not
-processed: everything from its committed offsets on. In partitions with claims of streams, it leaves out what they have confirmed.
+The plan is made when a Spark action runs, without joining the group. `startingOffsets=committed` reads everything that the group
+has not processed: the records from its committed offsets on, except those above them that queries have already confirmed.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class BatchTask:
-    """One task: ranges of one partition, ascending, and the offset to commit once they are read (`None`: nothing)."""
+    """The work of one task: ascending ranges of one partition, and the offset to commit afterwards (`None`: no commit)."""
 
     ranges: tuple[FetchRange, ...]
     commit: int | None = None
 
 
 def plan_batch(options: Options) -> list[BatchTask]:
-    """Ask the brokers where the read starts and ends now.
+    """Ask the brokers where a batch read starts and ends, and return its tasks.
 
     Raises:
-        OptionError: a start lies above its end, or the offsets or times are not for exactly the existing partitions.
-        DataLossError: the group's commits are of a topic that was created again, or of a log that was cut (`failOnDataLoss`).
+        OptionError: a start is above its end, or the given offsets or times do not match the existing partitions.
+        DataLossError: the group's commits belong to a topic that was created again, or to a log that was cut off
+            (`failOnDataLoss`).
         GroupActive: `commitOffsets` is set, and the group has members.
-        NotAConsumerGroup: the read is from the group's commits, and it is a share group, for example.
+        NotAConsumerGroup: the read starts at the group's commits, but the group is of another kind, such as a share group.
         BrokerError: see topics.Topics and group_admin.GroupAdmin.
     """
     for name in options.without_effect_on_a_batch:
@@ -62,12 +63,13 @@ def plan_batch(options: Options) -> list[BatchTask]:
     start, end = options.batch_start, options.batch_end
     refuse_unknown(end, partitions)
     if start == "committed":
-        commits = _still_true(_commits(options), partitions, logs, options)
-        without = [partition for partition in partitions if commits.get(partition) is None]
-        starts = _of_all(without, logs.starts, options)
+        commits = _corrected(_commits(options), partitions, logs, options)
+        uncommitted = [partition for partition in partitions if commits.get(partition) is None]
+        starts = _of_all(uncommitted, logs.starts, options)
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
-        if others := {where: commit for where, commit in commits.items() if isinstance(commit, OtherFormat)}:
-            raise unreadable(min(others), others[min(others)])
+        other_formats = {partition: commit for partition, commit in commits.items() if isinstance(commit, OtherFormat)}
+        if other_formats:
+            raise unreadable(min(other_formats), other_formats[min(other_formats)])
         unread = {
             partition: unprocessed(commits.get(partition), starts.get(partition, 0), ends[partition]) for partition in partitions
         }
@@ -79,7 +81,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
         unread = {partition: between(partition, starts[partition], ends[partition]) for partition in partitions}
     whole = [(partition, offsets) for partition, ranges in unread.items() for offsets in ranges]
-    # Of the ends that were asked for just now. Of others it is not known which epochs the records below have.
+    # `logs.epochs` belongs to the ends that were just requested. For other ends the epochs of the records below are not known.
     return [
         BatchTask((_fetch_range(partition, offsets, logs.epochs),))
         for partition, offsets in pieces(whole, options.min_partitions, options.max_records_per_partition)
@@ -90,7 +92,7 @@ def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRang
     """Return one range from `start` (inclusive) to `end` (exclusive).
 
     Raises:
-        OptionError: the start lies above the end.
+        OptionError: the start is above the end.
     """
     if start > end:
         raise OptionError(
@@ -101,23 +103,22 @@ def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRang
 
 
 def unprocessed(commit: GroupCommit, log_start: int, end: int) -> tuple[OffsetRange, ...]:
-    """Return what the group has not processed of a partition: ascending ranges, none of them empty.
+    """Return the ranges of a partition that the group has not processed, ascending and without empty ones.
 
     Args:
-        commit: what the group holds for the partition.
+        commit: what the group has committed for the partition.
         log_start: where to start without a commit (inclusive).
         end: where to end (exclusive).
     """
     match commit:
         case None:
-            left = [OffsetRange(log_start, max(log_start, end))]
+            ranges = [OffsetRange(log_start, max(log_start, end))]
         case Foreign(offset) | OtherFormat(offset):
-            left = [OffsetRange(offset, max(offset, end))]
+            ranges = [OffsetRange(offset, max(offset, end))]
         case CommitRecord():
-            claimed = [OffsetRange(*held) for held in commit.open] + [entry.range for entry in commit.owed]
-            new = OffsetRange(commit.next, max(commit.next, end))
-            left = [held.overlap(OffsetRange(0, end)) for held in (*sorted(claimed), new)]
-    return tuple(offsets for offsets in left if offsets.size)
+            unread = OffsetRange(commit.next, max(commit.next, end))
+            ranges = [offsets.overlap(OffsetRange(0, end)) for offsets in (*commit.unconfirmed, unread)]
+    return tuple(offsets for offsets in ranges if offsets.size)
 
 
 def _committing(
@@ -126,14 +127,14 @@ def _committing(
     ends: Mapping[TopicPartition, int],
     epochs: Mapping[TopicPartition, int],
 ) -> list[BatchTask]:
-    """One task for each partition, so that a task has read everything before the offset that it commits."""
+    """Return one task for each partition, so that a task has read everything below the offset that it commits."""
     for partition in unread:
         commit = commits.get(partition)
         if isinstance(commit, CommitRecord) and ends[partition] < commit.next:
             raise OptionError(
-                f"{partition}: the read ends at offset {ends[partition]}, and the group is at {commit.next} already. Committing "
-                "that end would make the group read the records between again. Let the read end there or later, or remove "
-                "commitOffsets."
+                f"{partition}: the read would end at offset {ends[partition]}, but the group's position is already "
+                f"{commit.next}. Nothing was read or committed, because committing the lower offset would make the group read "
+                "the records in between again. Set the end to the group's position or above, or remove commitOffsets."
             )
     return [
         BatchTask(tuple(_fetch_range(partition, offsets, epochs) for offsets in ranges), commit=ends[partition])
@@ -143,21 +144,22 @@ def _committing(
 
 
 def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
+    """Return the group's commits, after checking that it is a consumer group, and has no members if the read will commit."""
     group = GroupAdmin(options.client_settings())
     if options.commit_offsets:
         with contextlib.suppress(GroupNotFound):  # it has no members then
             refuse_active(group.describe(options.group_id))
     commits = group.commits(options.group_id)
     if not any(isinstance(commit, CommitRecord) for commit in commits.values()):
-        # A share group has none, and everything would be read. Those of a streams group are an application's.
+        # A share group has no commits, so the whole topic would be read. The commits of a streams group belong to an application.
         group.refuse_other_kinds(options.group_id)
     return commits
 
 
-def _still_true(
+def _corrected(
     commits: Mapping[TopicPartition, GroupCommit], partitions: Collection[TopicPartition], logs: Topics, options: Options
 ) -> Mapping[TopicPartition, GroupCommit]:
-    """Return the commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
+    """Return the commits, corrected where a topic was created again or a log was cut off. Tasks report records that expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
     truncations = Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000)
     doubts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
@@ -176,14 +178,14 @@ def _still_true(
     if options.fail_on_data_loss:
         refuse(losses)
     warn(losses)
-    read_on = {
+    corrected = {
         loss.partition: record_after(loss, loss.resume, records[loss.partition]) for loss in losses if loss.resume is not None
     }
-    return {**commits, **read_on}
+    return {**commits, **corrected}
 
 
 def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], options: Options) -> dict[K, V]:
-    """Return the answers for all partitions, or topics. They are asked for again while a broker does not answer."""
+    """Return an answer for each of these partitions or topics. Repeats the request while a broker does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
         found = ask(asked)
         missing = set(asked) - found.keys()
@@ -196,4 +198,5 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
 
 
 def _fetch_range(partition: TopicPartition, offsets: OffsetRange, epochs: Mapping[TopicPartition, int]) -> FetchRange:
+    """Return a range as tasks read it, with its partition and leader epoch."""
     return FetchRange(*partition, *offsets, epochs.get(partition))

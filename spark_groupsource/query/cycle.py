@@ -1,12 +1,12 @@
-"""The micro-batch cycle: what each of Spark's calls means for the group.
+"""Plans, claims and confirms micro-batches, with a method for each of Spark's calls.
 
-    latestOffset(start, limit)   `start` is in the commit log: its claims are confirmed; the next plan is made from the positions
+    latestOffset(start, limit)   `start` is in the commit log, so its claims are confirmed, and the next plan is made
     (offset log written)
-    partitions(start, end)       `end` is in the offset log: its ranges are claimed, live or on a replay
+    partitions(start, end)       `end` is in the offset log, so its ranges are claimed, whether Spark runs it first or again
     (tasks, sink, commit log)    the claims are closed as soon as this process learns of the commit log (durable_watch.py)
     latestOffset(start=end) ...
 
-The first call that shows which stream this is joins the group.
+The query joins the group in the first call that shows which stream it is.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ LAST_READ_S = 0.5
 
 
 class Cycle:
-    """One run of one query, from its first plan until it leaves the group. Used on the runner's main thread, `stop` from any."""
+    """Runs one query from its first plan until it leaves the group. Used on the runner's main thread, except for `stop`."""
 
     def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, observer: Observer = UNOBSERVED) -> None:
-        """Make the clients. The group is joined later.
+        """Make the clients. The group is joined with the first plan or claim.
 
         Args:
             options: the options of the source.
             clock: returns seconds, monotonic.
-            observer: receives what this run reports.
+            observer: receives the reports of this run.
 
         Raises:
             OptionError, AuthenticationFailed: see topics.Topics.
@@ -79,7 +79,7 @@ class Cycle:
             fail_on_data_loss=options.fail_on_data_loss,
             clock=clock,
         )
-        """This run's part in its group."""
+        """This run's membership of its group."""
         drain_s = options.drain_timeout_ms / 1000
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
@@ -88,7 +88,7 @@ class Cycle:
             options.checkpoint_location,
             report=self.session.report_durable,
             closed=self.session.is_closed,
-            hurried=self.session.is_draining,
+            is_urgent=self.session.is_draining,
             reports=self._reports,
             clock=clock,
         )
@@ -97,43 +97,44 @@ class Cycle:
         self._warned_of_claims = False
 
     def first(self) -> PlanOffset:
-        """Return the offset before the first plan of a new stream, which begins with the partitions that exist now.
+        """Return the offset before the first plan of a new stream, with the starts of the partitions that exist now.
 
         Spark may call this twice. The stream begins with the first call.
         """
         if self._began is None:
             partitions = self._topics.partitions()
             ids = self._topics.ids(topics_of(partitions))
-            starts = self._starting_offsets.now(partitions)
+            starts = self._starting_offsets.for_new_stream(partitions)
             self._began = starts, {topic: known for topic, known in ids.items() if known}
         return PlanOffset.first(self._options.group_id, *self._began, self._cluster_id(), name=self._options.query_name)
 
     def fix_target(self) -> None:
-        """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
+        """Limit this run to the current ends of the subscribed partitions (Trigger.AvailableNow)."""
         self.session.begin_call()
         self._watch.fix_target(self.session.deadline)
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        """Return the next plan; `None` when there is nothing new, less than is waited for, or the query is being stopped.
+        """Return the next plan, or `None` if there are no new offsets, too few of them, or the query is being stopped.
 
-        Plan `start.plan` is durable, so its claims are confirmed.
+        Plan `start.plan` is durable now, so its claims are confirmed.
 
         Args:
             start: the newest offset in Spark's commit log.
-            limited: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` count now.
+            limited: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply.
 
         Raises:
-            DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
+            DataLossError: records are lost, and `failOnDataLoss` is true or they are below the target of AvailableNow.
         """
         self.session.begin_call()
         stream = self._stream(start, start.plan)
         return self.session.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
 
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        self._warn_of_long_claims(self._durable_watch.known(start.plan))
-        # Before anything is waited for. A partition that drains is confirmed with it, and its next owner waits for that. And an
-        # earlier run of this driver, just stopped, closes this plan's claims, too: it reads the same report. A member that adopts
-        # without knowing that the plan is durable would take its checkpoint for an older one.
+        """Confirm the previous plan, wait for partitions, and plan until there is a plan or the call may end."""
+        self._warn_of_long_claims(self._durable_watch.stop_watching(start.plan))
+        # Tell the ledger before any wait, for two reasons. The next owner of a draining partition waits for this confirmation.
+        # And an earlier run of this driver may just have closed this plan's claims after the same report: if this run adopted a
+        # partition without knowing that the plan is durable, its checkpoint would seem to be older than the group's records.
         self.session.step(Ledger.durable, start.plan)
         self._assignment_wait.await_partitions(
             self.session,
@@ -143,8 +144,8 @@ class Cycle:
             is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
         while True:
-            # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
-            # would end and leave its records to the next run.
+            # Read these before planning. A partition that is adopted while the plan is made is not part of it. If it counted as
+            # read, a run with a target would end and leave its records to the next run.
             assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
             if self._is_stopping(stream.name):
@@ -154,52 +155,53 @@ class Cycle:
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
-            # A member that was expelled meanwhile has nothing left of its plan, and has read nothing of what was adopted.
+            # If the assignment has changed in the meantime, the member may have been expelled, and has not read these partitions.
             if self.session.assignment == assignment and self._assignment_wait.may_end(
                 assignment, adopted & self._watch.ends.keys(), target.ends
             ):
                 return None
-            # Nothing has failed: a run with a target waits for partitions that are on their way, as long as that takes.
+            # Nothing has failed. A run with a target waits for its partitions however long they take.
             self.session.begin_call()
             time.sleep(RETRY_INTERVAL_S)
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+        """Make one plan from the current records and logs, or return `None` if there is nothing to read."""
         began = self._clock()
-        # 1. Take what the group has now, and ask which ranges of others are done: the answer comes while the logs are asked.
-        opened = self.session.step(Ledger.begin_plan)
-        # 2. Compare with the logs before anything is proposed, and go on behind what is lost. A plan from the old position would
-        #    have ranges that no longer exist, or would skip the first records of a topic that was created again.
+        # 1. Take the current records, and ask which held ranges are confirmed. The answer arrives while the logs are examined.
+        plan_input = self.session.step(Ledger.begin_plan)
+        # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
+        #    would have ranges that no longer exist, or would skip the first records of a topic that was created again.
         while True:
-            examined = self._watch.examine(stream, opened.records)
+            examined = self._watch.examine(stream, plan_input.records)
             if not examined.losses:
                 break
-            self.session.go_on(examined.losses)
-            opened = self.session.step(Ledger.opened)
+            self.session.continue_after(examined.losses)
+            plan_input = self.session.step(Ledger.plan_input)
         self._starting_offsets.update_needed(
             self.session.positions.keys(),
             self.session.assignment.partitions,
             read=lambda partitions: self.session.once(Ledger.commits_of, partitions),
         )
-        # 3. Decide.
+        # 3. Choose the ranges.
         owned = self.session.positions
-        positions = {partition: record.next for partition, record in opened.records.items() if partition in owned}
+        positions = {partition: record.next for partition, record in plan_input.records.items() if partition in owned}
         most = self._options.max_offsets_per_trigger if limited else None
         least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
-        wanted = next_ranges(positions, self._watch.reachable, opened.again, least=least, most=most)
-        # 4. Propose. From now on these partitions are in flight, and one that is asked back drains until its claim is confirmed.
-        #    Partitions that have moved since step 1 are left out: the claim would wait for their next owners.
+        wanted = next_ranges(positions, self._watch.reachable, plan_input.reread, least=least, most=most)
+        # 4. Propose the plan. From now on its partitions are in flight, and drain until their claims are confirmed if the group
+        #    revokes them. Partitions that have moved since step 1 are left out, because a claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
-            # No claim comes that would confirm the last plan on its way. Its records would stay lag until there are new ones.
+            # No claim follows that would confirm the last plan in the same commit. Confirm it now, or its records stay lag.
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, self._clock() - began, None)
             return None
-        # 5. Make the offset for Spark's log. A run that replays the plan knows nothing else of it.
+        # 5. Make the offset for Spark's log. It must contain everything that a run needs to replay the plan.
         assignment = self.session.assignment
         offset = next_offset(
             start,
             planned,
-            opened.records,
+            plan_input.records,
             examined.ids,
             generation=assignment.generation,
             member=assignment.member_id,
@@ -214,7 +216,7 @@ class Cycle:
         return offset
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
-        """Return the ranges of plan `end` that this stream reads, once each of them is claimed or found to be another member's.
+        """Claim the ranges of plan `end`, and return those that this stream reads. The others belong to other members.
 
         Raises:
             OffsetError: `start` and `end` belong to different streams.
@@ -227,28 +229,28 @@ class Cycle:
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
-        # 1. Join, if this is the first call after a restart. That may take minutes, in which the plan cannot become durable.
+        # 1. Join if this is the first call after a restart. This may take minutes, in which the plan cannot become durable.
         self.session.become_member(stream, end)
-        # 2. Read the checkpoint before anything is claimed. The one of another stream would show plans as durable that are not:
-        #    their claims would be closed, and a restart would not read them again.
+        # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it shows plans as durable that are
+        #    not: their claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = self._clock()
         granted = self.session.as_member(stream, end, lambda: self._claim(stream))
-        # 4. Watch for the moment at which Spark has finished the plan. Before all its claims are made it cannot be durable.
+        # 4. Watch until Spark has finished the plan. Until all its claims are made, it cannot be durable.
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
             self._durable_watch.nothing_claimed()
         self._observer.claimed(end.plan, self._clock() - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
-            left = sum(offsets.size for offsets in planned) - sum(offsets.size for offsets in granted.get(partition, ()))
-            if left:
-                log.info("plan %d leaves %d offsets of %s to another member, or to the next plan", end.plan, left, partition)
+            unread = sum(offsets.size for offsets in planned) - sum(offsets.size for offsets in granted.get(partition, ()))
+            if unread:
+                log.info("plan %d leaves %d offsets of %s to another member or to the next plan", end.plan, unread, partition)
         return granted
 
     def _claim(self, stream: Stream) -> Ranges:
-        """Claim the plan's ranges, and wait for the next owners of partitions that have moved."""
+        """Claim the plan's ranges, and wait until the next owners of partitions that have moved adopt them."""
         subscribed, patience_ms = self._options.matches, self._options.assignment_timeout_ms
         stream = without_refused(
             stream,
@@ -268,22 +270,22 @@ class Cycle:
             f"Plan {stream.logged} of stream {stream.name} waits for "
             f"{with_ranges(stream, claims.waiting, most=len(claims.waiting))}. This driver does not "
             f"own these partitions now, and no member of group {self._options.group_id} has adopted them within "
-            f"{patience_ms} ms (assignmentTimeout). A member that died keeps its partitions until its "
-            f"session times out. `groupkafka describe --group {self._options.group_id}` shows the members. Restart the query: it "
-            "continues with this plan, and no record is lost."
+            f"{patience_ms} ms (assignmentTimeout). No record is lost. Restart the query, which then continues with this plan. A "
+            "crashed member keeps its partitions until its session times out; `groupkafka describe --group "
+            f"{self._options.group_id}` shows the members."
         )
 
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log.
 
-        Its claims are closed at once where a partition drains, or else with the next commit.
+        Its claims are closed immediately if a partition drains, or else with the next commit.
         """
         self.session.begin_call()
         stream = self._stream(end, end.plan)
         self.session.as_member(stream, end, lambda: self.session.step(Ledger.durable, end.plan))
 
     def report(self) -> dict[str, Any] | None:
-        """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
+        """Return the end offsets, the lags and the held offsets of each partition, as of the last plan."""
         if not self.session.has_joined:
             return None
         positions, held, ends = self.session.positions, self.session.held, self._watch.ends
@@ -328,7 +330,7 @@ class Cycle:
         )
 
     def _may_wait(self) -> bool:
-        """Whether `minOffsetsPerTrigger` may delay the next plan: not the first of a run, and not under AvailableNow."""
+        """Return whether `minOffsetsPerTrigger` may delay the next plan: never the first one, or one of AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
             return False
         return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms
@@ -337,26 +339,28 @@ class Cycle:
         return self._reports.asked_to_stop(stream) is not None
 
     def _topics_exist(self) -> bool:
+        """Return whether any subscribed topic exists."""
         return bool(self._topics.partitions(skip_missing=True))
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
-        """Return what the stream knows of itself when `offset` is its newest. Offsets of another cluster are void."""
+        """Return the stream whose newest plan is `offset`. Ranges and topic ids from another cluster are dropped."""
         if self._stream_name is None:
             self._stream_name = offset.stream
             self._reports.end_stop(offset.stream)  # an earlier run was asked to stop, and was killed meanwhile
-        here = self._cluster_id()
-        if offset.cluster is not None and here is not None and offset.cluster != here:
+        cluster_id = self._cluster_id()
+        if offset.cluster is not None and cluster_id is not None and offset.cluster != cluster_id:
             if not self._moved:
                 self._moved = True
                 log.warning(
-                    "the checkpoint is of Kafka cluster %s, and this is cluster %s: the query goes on at the group's commits, "
-                    "and plan %d is not read again. Records that it had not finished may be duplicated",
+                    "the checkpoint is of Kafka cluster %s, but this is cluster %s: the query continues at the group's commits, "
+                    "and does not repeat plan %d. Records of a micro-batch that was not finished may be duplicated",
                     offset.cluster,
-                    here,
+                    cluster_id,
                     offset.plan,
                 )
             return Stream(offset.stream, offset.plan, durable)
         return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics, offset.epoch_of)
 
     def _cluster_id(self) -> str | None:
+        """Return the cluster's id, or `None` if a commit record cannot contain it."""
         return writable_cluster_id(self._topics.cluster_id())

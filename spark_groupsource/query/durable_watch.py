@@ -1,9 +1,9 @@
-"""Looks whether Spark has finished the newest claimed plan, so that its claims are closed before the next trigger.
+"""Finds out when Spark has finished the newest claimed plan, so that its claims are closed before the next trigger.
 
-Spark itself shows it with its next `latestOffset`, which may be an hour away and never comes after the last micro-batch. Until
-then two threads look at one place each, of which either suffices: the report of the driver's program (`driver_reports`), and the
-commit log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). A file system that hangs holds
-up its own thread only. What they find goes to the ledger, which decides whether to believe it (`Ledger.report_durable`). They
+Spark's next `latestOffset` also shows that, but it may be an hour away, and after the last micro-batch it never comes. So two
+threads check one place each, and either place is enough: the report of the driver's program (`driver_reports`), and the commit
+log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). A file system that hangs blocks only
+its own thread. The threads pass what they find to the ledger, which decides whether to believe it (`Ledger.report_durable`). They
 sleep while no plan is claimed.
 """
 
@@ -26,60 +26,66 @@ from spark_groupsource.reports.driver_reports import DriverReports
 log = logging.getLogger(__name__)
 
 READ_REPORT_EVERY_S = 0.2
-"""Seconds between two reads of the report, in the first minute of a claim. It is one local file."""
+"""How often to read the report, a local file, in the first minute after a claim."""
 
 READ_LATER_EVERY_S = 1.0
-"""The same after the first minute; and seconds between two reads of the checkpoint."""
+"""How often to read the report after the first minute, and how often to read the checkpoint."""
 
 RECENTLY_CLAIMED_S = 60.0
-"""For so long after a claim the report is read often. A micro-batch that takes longer can wait a second more."""
+"""How long after a claim the report is read often. A micro-batch that takes longer can wait another second."""
 
 PAUSE_PER_READ = 4
-"""A slow read of the checkpoint is followed by a pause of so many times its duration, unless a partition drains."""
+"""The pause after a slow read of the checkpoint, as a multiple of the time it took. There is none while a partition drains."""
 
 LONGEST_PAUSE_S = 30.0
-"""The longest of these pauses."""
+"""The longest pause after a slow read."""
 
 FIRST_READ_S = 5.0
-"""How long the first claim of a run waits for the first read of the checkpoint, which may be that of another stream."""
+"""How long the first claim of a run waits for the first read of the checkpoint, which may turn out to be another stream's."""
 
 WAS_READ_EVERY_S = 0.02
-"""How often a thread that waits for the next read asks whether there was one. It may be a signal handler, so nothing wakes it."""
+"""How often a caller that waits for the next read checks for it. The caller may be a signal handler, which must not use locks."""
 
 CLOSED_S = 20.0
-"""How long a run that is stopped tries to close the claims of a plan that is durable. A commit waits while another member has to
-rejoin the group, as when queries of one group are stopped together."""
+"""How long a stopped run tries to close the claims of a durable plan. The commit has to wait while other members rejoin the
+group, for example when several queries of the group are stopped together."""
 
 UNREPORTED_S = 10.0
-"""A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
+"""How long claims may stay open until the next trigger before a warning is due, if nothing reports durable plans."""
 
 REPORTED_WITHIN_S = 60.0
-"""A micro-batch is reported up to a second after its commit log is written. A program that has much to do, as at a slow start,
-takes longer; after so long a report will not come."""
+"""How long to wait for the report of a finished micro-batch. It usually arrives within a second, but a busy program, such as one
+that is starting, may take longer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """A plan whose claims are being made, or are made. Two of them are never equal."""
+    """A plan that is being claimed or has been claimed. Two instances are never equal."""
 
     stream: str
     plan: int
     made: bool
-    """Whether all its claims are made. Before, the plan cannot be durable."""
+    """Whether all its claims are made. Until then the plan cannot be durable."""
     at: float
 
 
 class _Poller:
-    """A thread that reads one place again and again. It sleeps as long as each read says, unless it is woken."""
+    """Calls a function repeatedly on a thread of its own. Each call returns how long to sleep before the next one."""
 
     def __init__(self, name: str, read: Callable[[], float | None]) -> None:
+        """Prepare the thread. `start` starts it.
+
+        Args:
+            name: the end of the thread's name.
+            read: reads, and returns how many seconds to sleep, or `None` to sleep until `wake` is called.
+        """
         self._read = read
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-durable-{name}", daemon=True)
         self.start = self._thread.start
 
     def wake(self) -> None:
-        """Have it read now. Any thread, and a signal handler, may call this."""
+        """End the thread's sleep. Safe on any thread and in a signal handler."""
         self._woken.put(None)
 
     def _run(self) -> None:
@@ -94,9 +100,9 @@ class _Poller:
 
 
 class DurableWatch:
-    """Looks for one plan at a time. A value that crosses threads is replaced, never edited.
+    """Watches whether one plan at a time is durable. Values that several threads use are replaced, never edited.
 
-    `_can_notice` only ever becomes true, and both threads find the same: it does not matter which of two writes counts.
+    `_can_notice` only ever changes to true, and both threads find the same plan, so it does not matter which of two writes wins.
     """
 
     def __init__(
@@ -105,18 +111,18 @@ class DurableWatch:
         *,
         report: Callable[[str, int], None],
         closed: Callable[[int], bool],
-        hurried: Callable[[], bool],
+        is_urgent: Callable[[], bool],
         reports: DriverReports,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with nothing to look for. The threads start with the first claim.
+        """Start without a plan to watch. The threads start with the first claim.
 
         Args:
             location: the query's `checkpointLocation`; `None` if it is not known.
-            report: takes a stream and its plan that is durable. Called on either thread.
-            closed: whether the claims of a plan were closed after it was reported.
-            hurried: whether somebody waits for the end of the micro-batch, as while a partition drains.
-            reports: where the driver's program reports durable plans.
+            report: called with a stream and its durable plan, on either thread.
+            closed: returns whether the claims of a plan were closed after the plan was reported.
+            is_urgent: returns whether someone waits for the end of the micro-batch, such as a partition's next owner.
+            reports: gives access to the durable plans that the driver's program reports.
             clock: returns seconds, monotonic.
         """
         self._location = None if location is None else without_password(location)
@@ -124,7 +130,7 @@ class DurableWatch:
         self._reports = reports
         self._report = report
         self._closed = closed
-        self._hurried = hurried
+        self._is_urgent = is_urgent
         self._clock = clock
         self._pollers = [_Poller("report", self._poll_report)]
         if self._plans is not None:
@@ -135,16 +141,16 @@ class DurableWatch:
         self._claim: Claim | None = None
         self._stopping = False
         self._suspected: tuple[str, float, float] | None = None
-        """A stream whose claims stayed open although nobody reported them, for how many seconds, and when that was seen."""
+        """A stream whose claims stayed open because nothing was reported, for how many seconds, and when this was noticed."""
         # Replaced by the threads that read.
         self._found: Claim | None = None
         self._found_at = 0.0
         self._not_durable: Claim | None = None
         """A claim that was still open in the checkpoint after Spark had stopped the query."""
         self._has_read = False
-        """Whether the checkpoint was read, with nothing that the next read has to confirm."""
+        """Whether the checkpoint was read, and showed nothing that a second read has to confirm."""
         self._can_notice = False
-        """Whether a durable plan would be noticed: a report came, or the checkpoint was read."""
+        """Whether a durable plan would be noticed, because a report has arrived or the checkpoint could be read."""
         self._failure: CheckpointOfAnotherStream | None = None
         self._warned: frozenset[str] = frozenset()
         # Used on the thread that reads the checkpoint.
@@ -154,41 +160,41 @@ class DurableWatch:
     # Called on the main thread.
 
     def claiming(self, stream: str, plan: int) -> None:
-        """Begin with a plan that is in Spark's offset log, before it is claimed.
+        """Prepare to watch a plan that is about to be claimed.
 
         Raises:
-            CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
+            CheckpointOfAnotherStream: `checkpointLocation` is not the checkpoint of this query.
         """
         if self._reported(stream) is not None:
             self._can_notice = True
-        # An older copy of the checkpoint, now restored, may have had a plan of this number. Its report would close the claims of
-        # the new plan, whose records a restart would then not read again.
+        # If the checkpoint was restored from an older copy, an earlier run may have reported a plan with the same number. That
+        # report would close the new plan's claims, and after a crash a restart would not read its records.
         self._reports.discard(stream)
         self._watch_for(Claim(stream, plan, False, self._clock()))
         for _ in Deadline(0 if self._has_waited else FIRST_READ_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
             if self._has_read:
                 break
         self._has_waited = True
-        # Before anything is claimed: the commit log of another stream would close claims whose records were never written.
+        # Raise before anything is claimed: the commit log of another stream would close claims whose records were never written.
         self._raise_failure()
 
     def claimed(self, stream: str, plan: int) -> None:
-        """Look from now on whether this plan is durable: all its claims are made."""
+        """Watch for this plan to become durable, now that all its claims are made."""
         self._watch_for(Claim(stream, plan, True, self._clock()))
 
     def nothing_claimed(self) -> None:
-        """Look for nothing: the plan was granted no range."""
+        """Stop watching, because the plan was granted no range."""
         self._claim = None
 
-    def known(self, plan: int) -> float:
-        """Stop looking: Spark itself shows that `plan` is durable.
+    def stop_watching(self, plan: int) -> float:
+        """Stop watching, because Spark has shown that `plan` is durable.
 
         Returns:
-            For how many seconds the plan's claims were open: until it was found to be durable, or else until now. 0 if it was not
-            claimed.
+            How many seconds the plan's claims were open: until it was found to be durable, or else until now. 0 if the plan was
+            not claimed.
 
         Raises:
-            CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
+            CheckpointOfAnotherStream: `checkpointLocation` is not the checkpoint of this query.
         """
         self._raise_failure()
         claim, self._claim = self._claim, None
@@ -203,6 +209,7 @@ class DurableWatch:
         return open_s
 
     def _watch_for(self, claim: Claim) -> None:
+        """Replace the claim that the threads watch, and wake them."""
         self._claim = claim
         if not self._has_started:
             self._has_started = True
@@ -211,6 +218,7 @@ class DurableWatch:
         self._wake()
 
     def _raise_failure(self) -> None:
+        """Raise the error of a checkpoint that belongs to another stream, if one was found."""
         if self._failure is not None:
             raise self._failure
 
@@ -243,30 +251,33 @@ class DurableWatch:
         return self._closed(claim.plan)
 
     def _wake(self) -> None:
+        """Make both threads read now."""
         for poller in self._pollers:
             poller.wake()
 
-    # Called on the threads that read. Each returns the seconds until the next read; `None`: until there is something new.
+    # Called on the threads that read. Each poll returns the seconds until the next read, or `None` to sleep until woken.
 
     def _poll_report(self) -> float | None:
+        """Check whether the driver's program has reported the claimed plan."""
         self._warn_if_nothing_is_reported()
         claim = self._claim
         if claim is None or claim is self._found:
             return READ_LATER_EVERY_S if self._suspected is not None and not self._can_notice else None
-        # A plan whose claims are still being made cannot be durable: a report of it is of an earlier run, and would close claims
-        # whose records no task has read.
+        # A plan that is still being claimed cannot be durable, so a report of it comes from an earlier run. Believing it would
+        # close claims whose records no task has read.
         if claim.made and self._reported(claim.stream) == claim.plan:
             self._can_notice = True
             self._note_found(claim)
             return None
-        recent = self._stopping or self._hurried() or self._clock() - claim.at < RECENTLY_CLAIMED_S
+        recent = self._stopping or self._is_urgent() or self._clock() - claim.at < RECENTLY_CLAIMED_S
         return READ_REPORT_EVERY_S if recent else READ_LATER_EVERY_S
 
     def _poll_checkpoint(self) -> float | None:
+        """Check whether the claimed plan is in the checkpoint's commit log."""
         claim = self._claim
         if claim is None or claim is self._found or self._plans is None:
             return None
-        pause_s = READ_LATER_EVERY_S if self._hurried() else max(READ_LATER_EVERY_S, self._pause_s)
+        pause_s = READ_LATER_EVERY_S if self._is_urgent() else max(READ_LATER_EVERY_S, self._pause_s)
         began = self._clock()
         if not self._stopping and began < self._read_at + pause_s:
             return min(READ_LATER_EVERY_S, self._read_at + pause_s - began)
@@ -277,10 +288,10 @@ class DurableWatch:
         except CheckpointOfAnotherStream as error:
             self._failure, self._plans = error, None
             log.error("%s", error)
-        except Exception as error:  # noqa: BLE001 -- a file system may raise anything, and no query ends because of it
+        except Exception as error:  # noqa: BLE001 -- a file system may raise anything, and the query must not end because of it
             self._warn_once(
-                "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are closed when the driver's "
-                "program reports it (spark_groupsource.register), or else by the next trigger",
+                "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are confirmed when the driver's "
+                "program reports it (spark_groupsource.register), or by the next trigger",
                 self._location,
                 without_password(str(error)),
             )
@@ -291,21 +302,24 @@ class DurableWatch:
         return READ_REPORT_EVERY_S if self._stopping else READ_LATER_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:
+        """Note that the plan is durable, and report it."""
         self._found_at = self._clock()
         self._found = claim
         self._report(claim.stream, claim.plan)
 
     def _is_in_commit_log(self, plans: DurablePlans, claim: Claim) -> bool:
-        # Before the read: one that began before Spark stopped the query does not show what Spark wrote last.
+        """Read the checkpoint, and return whether its commit log has the plan."""
+        # Note this before the read: a read that began before Spark stopped the query may miss what Spark wrote last.
         stopping = self._stopping
         self._pause_s = 0.0
         if plans.locate(claim.stream, claim.plan) is None:
             if claim.made and not self._can_notice and self._clock() - claim.at > UNREPORTED_S:
                 self._pause_s = LONGEST_PAUSE_S
                 self._warn_once(
-                    "checkpointLocation = %s, an option of the reader, has no micro-batch of this query: is it the location that "
-                    "the writer has? Without a scheme it is a path of this machine. The claims of a micro-batch are closed when "
-                    "the driver's program reports it (spark_groupsource.register), or else by the next trigger",
+                    "checkpointLocation = %s, an option of the reader, has no micro-batch of this query. Check that the writer "
+                    "has the same location; without a scheme it is a path on this machine. Until then, the claims of a "
+                    "micro-batch are confirmed when the driver's program reports it (spark_groupsource.register), or by the next "
+                    "trigger",
                     self._location,
                 )
             return False
@@ -316,6 +330,7 @@ class DurableWatch:
         return found
 
     def _reported(self, stream: str) -> int | None:
+        """Return the newest plan that the driver's program has reported for a stream, or `None`."""
         try:
             return self._reports.read(stream)
         except ReportsUnavailable as error:
@@ -323,6 +338,7 @@ class DurableWatch:
             return None
 
     def _warn_if_nothing_is_reported(self) -> None:
+        """Warn once if claims stayed open until the next trigger, and no report has arrived since then."""
         if self._suspected is None or self._can_notice:
             return
         stream, open_s, since = self._suspected
@@ -331,14 +347,16 @@ class DurableWatch:
         elif self._clock() - since > REPORTED_WITHIN_S:
             self._suspected = None
             self._warn_once(
-                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger: this process did not learn "
-                "earlier that Spark had finished it. Until then all its records are lag, a partition that moves waits, and after "
-                "a stop other clients read them again. Call spark_groupsource.register(spark) in the program that starts the "
-                "query, or give the reader the option checkpointLocation, with the same value as the writer",
+                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger, because nothing told the "
+                "source earlier that Spark had finished it. Until claims are confirmed, their records count as lag, and a "
+                "partition that moves has to wait. After a stop, other clients of the group read the records again. Call "
+                "spark_groupsource.register(spark) in the program that starts the query, or give the reader the option "
+                "checkpointLocation with the same value as the writer",
                 open_s,
             )
 
     def _warn_once(self, text: str, *arguments: object) -> None:
+        """Log a warning, unless the same text was logged before."""
         if text not in self._warned:
             self._warned |= {text}
             log.warning(text, *arguments)

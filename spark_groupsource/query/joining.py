@@ -1,4 +1,4 @@
-"""Joining the group: who this stream is, where it starts, and waiting until the group has given it something."""
+"""Joins the group: makes the member and its ledger, and waits until the group has assigned partitions."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ from spark_groupsource.timeouts import JOIN_INTERVAL_S
 log = logging.getLogger(__name__)
 
 FIRST_FETCH_TIMEOUT_S = 5.0
-"""Time limit of one request for the group's commits before this member joins, instead of FETCH_TIMEOUT_S. It is repeated, and a
-signal to stop is served in between."""
+"""The time limit of one request for the group's commits before this member joins. It is shorter than FETCH_TIMEOUT_S, so that a
+signal to stop the query is handled between two requests."""
 
 STOPPING_EVERY_S = 0.2
-"""How often a run that waits to join looks whether the query is being stopped."""
+"""How often a run that is joining checks whether the query is being stopped."""
 
 JOIN_AGAIN_S = 1.0
-"""Between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
+"""The pause between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
 
 
 class Joining:
-    """Joins the group, and leaves it. `join` is called on the runner's main thread, `leave` from any thread."""
+    """Makes this run a member of its group. `join` is called on the runner's main thread, `leave` on any thread."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class Joining:
             options: the options of the source.
             topics: the subscribed topics.
             topic_ids: their ids.
-            starting_offsets: where partitions without a commit start.
-            is_stopping: whether the query of a stream is being stopped, so that it will plan nothing.
-            observer: receives what the member and its ledger report.
+            starting_offsets: returns where partitions without a commit start.
+            is_stopping: returns whether the query of a stream is being stopped, so that it will not plan anything.
+            observer: receives the reports of the member and its ledger.
         """
         self._options = options
         self._topics = topics
@@ -88,24 +88,24 @@ class Joining:
         self._observer = observer
         self._member: Member | None = None
         self._has_joined = False
-        """Whether the group has had a member of this run."""
+        """Whether this run has been a member of the group."""
 
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
-        """Join the group, and return once there is something to plan with: a member, and the records of its partitions.
+        """Join the group, and return the member and its ledger once the run can plan.
 
-        A query that is being stopped, and that has nothing to confirm or to run again, gets a member that has not joined yet.
+        If the query is being stopped, and has no micro-batch to confirm or repeat, the member may not have joined yet.
 
         Args:
-            stream: what the checkpoint says.
+            stream: the stream as its checkpoint describes it.
             newest: the newest offset of the checkpoint.
-            deadline: until when it waits.
+            deadline: until when to wait.
 
         Raises:
             AssignmentTimeout: the group gave no assignment before the deadline.
-            MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, has had it for as long.
+            MemberFenced: another process has the same `kafka.group.instance.id`. Under KIP-848 this is raised at the deadline.
             NotAConsumerGroup: the group is of another kind.
-            MembershipError: it refuses this member's assignor or protocol, or is full. If this run has been a member before,
-                it has been full until the deadline.
+            MembershipError: the group refuses this member's assignor or protocol, or is full. If this run was a member before,
+                a full group is an error only at the deadline.
         """
         options = self._options
         if newest.plan < 0:
@@ -115,39 +115,40 @@ class Joining:
             try:
                 return self._join_once(stream, deadline)
             except MemberFenced as error:
-                # KIP-848: a static member that was killed holds its instance id until its session is over. With the classic
-                # protocol the newest member gets the id. One that would take it back ends the other query.
+                # Under KIP-848 a static member that was killed keeps its instance id until its session times out, so wait. With
+                # the classic protocol the newest member gets the id, and joining again would end the other query.
                 if options.group_protocol == "classic":
                     raise
                 deadline.pause_after(error, JOIN_AGAIN_S)
             except MembershipError as refused:
-                if not self._counts_twice():
+                if not self._earlier_member_still_counts():
                     raise self._reason(refused) from None
                 deadline.pause_after(refused, JOIN_AGAIN_S)
 
     def leave(self) -> None:
-        """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
+        """Leave the group if this driver has joined it or is joining. Safe in a signal handler."""
         if self._member is not None:
             self._member.close()
 
-    def _counts_twice(self) -> bool:
-        """Return whether the group may be full because it counts this run's earlier member until that one's session ends."""
+    def _earlier_member_still_counts(self) -> bool:
+        """Return whether the group may be full because it still counts this run's earlier member, whose session has not ended."""
         member = self._member
         return self._has_joined and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
-        """Return that the group is of another kind, if it is. It refuses this member as one of another assignor or protocol."""
+        """Return the reason for a refusal: `NotAConsumerGroup` if the group is of another kind, or else the error itself."""
         if type(refused) is MembershipError:
             try:
                 with GroupAdminProcess(self._options.client_settings()) as group:
                     group.refuse_other_kinds(self._options.group_id)
-            except NotAConsumerGroup as other:
-                return other
-            except BrokerError as unknown:
-                log.info("whether the group is of another kind is not known: %s", unknown)
+            except NotAConsumerGroup as other_kind:
+                return other_kind
+            except BrokerError as error:
+                log.info("checking whether the group is of another kind failed: %s", error)
         return refused
 
     def _join_once(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
+        """Make a member and its ledger, join the group with them, and wait for the assignment."""
         options = self._options
         self._observer.joining(stream.name)
         client_settings, member_settings = options.client_settings(), options.member_settings()
@@ -183,8 +184,8 @@ class Joining:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        # Before it joins: a query whose checkpoint is behind the group has to end without having taken a partition from others,
-        # and what is claimed by then is from before this query.
+        # Read the group's commits before joining: a query whose checkpoint is behind the group must end without taking a
+        # partition from other members, and every claim that exists now was made before this query started.
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
         member.start(ledger)
         if options.group_protocol == "consumer":
@@ -197,21 +198,24 @@ class Joining:
         return member, ledger
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group holds for all subscribed partitions. The member's thread does not use its consumer yet."""
+        """Return what the group has committed for all subscribed partitions. Call this before the member's thread has started."""
 
-        def fetched() -> dict[TopicPartition, GroupCommit]:
+        def fetch() -> dict[TopicPartition, GroupCommit]:
+            """Fetch the commits once."""
             partitions = self._subscribed()
             connect_to_leader(member.consumer, partitions)
             group_id = self._options.group_id
             return fetch_commits(member.consumer, group_id, partitions, cluster_id=cluster_id, timeout_s=FIRST_FETCH_TIMEOUT_S)
 
         # A topic may be deleted between the two requests.
-        return deadline.retry(fetched, lambda error: passes(error) or isinstance(error, TopicNotFound))
+        return deadline.retry(fetch, lambda error: passes(error) or isinstance(error, TopicNotFound))
 
     def _subscribed(self) -> list[TopicPartition]:
+        """Return the partitions of all subscribed topics that exist."""
         return self._topics.partitions(skip_missing=True)
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline, stream: Stream) -> None:
+        """Wait until the member can plan, or the query is being stopped. Raise an error at the deadline."""
         while not (joined := member.wait_joined(min(STOPPING_EVERY_S, deadline.left))) and not deadline.over:
             if stream.durable == stream.logged and not ledger.may_be_claimed and self._is_stopping(stream.name):
                 return
@@ -221,19 +225,18 @@ class Joining:
                 if member.call(ledger.ready):
                     return
         trouble = member.last_trouble
-        said = "." if trouble is None else f"; {explain(trouble, 'the Kafka client says')}"
+        reason = "." if trouble is None else f"; {explain(trouble, 'the Kafka client says')}"
         owned = member.assignment.partitions
         member.close()
         if owned:
             raise BrokerUnavailable(
-                f"The group {self._options.group_id} gave this driver {listed(sorted(owned), 20)}, and within "
-                f"{self._options.assignment_timeout_ms} ms (assignmentTimeout) no broker said where to read "
-                f"{'it' if len(owned) == 1 else 'them'}{said} Nothing was read. "
-                "Check that the partitions' leaders and the group's coordinator are up."
+                f"The group {self._options.group_id} assigned {listed(sorted(owned), 20)} to this driver, but within "
+                f"{self._options.assignment_timeout_ms} ms (assignmentTimeout) the brokers did not answer where to start reading"
+                f"{reason} Nothing was read. Check that the partitions' leaders and the group's coordinator are up."
             )
         raise AssignmentTimeout(
             f"The group {self._options.group_id} gave this driver no assignment within "
-            f"{self._options.assignment_timeout_ms} ms (assignmentTimeout){said} "
+            f"{self._options.assignment_timeout_ms} ms (assignmentTimeout){reason} "
             "Nothing was read. Another member may delay the rebalance until its session or max.poll.interval.ms times out. "
             f"`groupkafka describe --group {self._options.group_id}` shows the members."
         )

@@ -1,6 +1,6 @@
-"""Finds what vanished from Kafka, before each plan and each claim, and warns of each loss once.
+"""Finds records that disappeared from Kafka, before each plan and each claim, and warns of each loss once.
 
-`handoff.losses` has the rules. This module asks the brokers, and decides how often. What follows from a loss is the cycle's.
+This module asks the brokers, and decides how often. `handoff.losses` has the rules, and `session` acts on a loss.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from spark_groupsource.handoff.losses import (
     CutDoubts,
     LogState,
     PartitionLoss,
-    changed,
-    left_partition_losses,
     partition_losses,
     plan_losses,
     refuse_target,
     target_losses,
     to_validate,
+    topic_gone,
+    unowned_partition_losses,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -40,44 +40,44 @@ from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 log = logging.getLogger(__name__)
 
 ASK_FOR_IDS_EVERY_S = 1.0
-"""How long a topic that was created again may go unnoticed when there is nothing to plan. Every plan checks this first."""
+"""How long it may take to notice that a topic was created again while there is nothing to plan. Every plan checks this first."""
 
 ASK_FOR_STARTS_EVERY_S = 10.0
-"""How long a plan may overlook records that expired. The tasks that should read them find out."""
+"""How long plans may overlook records that expired. The tasks that should read these records notice it anyway."""
 
-LOOKS_AGAIN = 3
-"""How often a plan looks again at a loss before it believes it."""
+RECHECKS = 3
+"""How often a plan asks the brokers again before it believes in a loss."""
 
-LOOK_AGAIN_AFTER_S = 0.01
-"""The pause between these looks, in seconds."""
+RECHECK_AFTER_S = 0.01
+"""The pause before the brokers are asked again about a loss, in seconds."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a run of Trigger.AvailableNow reads up to."""
+    """The end offsets up to which a run of Trigger.AvailableNow reads."""
 
     ends: Mapping[TopicPartition, int]
     """The end of each subscribed partition when the run started (exclusive)."""
     ids: Mapping[str, str | None]
-    """The ids of their topics then."""
+    """The ids of their topics at that time."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epochs of the ends, as far as they are known."""
+    """The leader epochs of these ends, as far as they are known."""
 
 
 class Examined(NamedTuple):
-    """How the records compare with the logs."""
+    """The result of comparing commit records with the logs."""
 
     ids: Mapping[str, str | None]
     """The topics' ids, as in `losses.LogState.ids`, unless the query is idle."""
     losses: Sequence[PartitionLoss]
-    """What is lost. The query goes on behind it, and examines the logs again."""
+    """What is lost. The query continues after it, and examines the logs again."""
 
 
 class LossWatch:
-    """Compares what a query has read with what the logs have now. Used on the runner's main thread only."""
+    """Compares a query's positions with the current logs. Used on the runner's main thread only."""
 
     def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
-        """Begin with nothing known.
+        """Start without any known loss.
 
         Args:
             options: the options of the source.
@@ -92,10 +92,10 @@ class LossWatch:
         self._ask_for_ids_at = -math.inf
         self._ask_for_starts_at = -math.inf
         self._reported: dict[TopicPartition, PartitionLoss] = {}
-        """The newest loss of each partition: older ones cannot come again."""
+        """The latest loss of each partition. Earlier ones cannot recur."""
         self._deleted: set[TopicPartition] = set()
         self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
-        # Of the positions, and of the target.
+        # One checks the positions, the other one the target.
         self._truncations, self._truncations_of_target = (
             Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000, clock=clock)
             for _ in range(2)
@@ -103,27 +103,27 @@ class LossWatch:
         self.target: Target | None = None
         """Set by `fix_target`."""
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The end of each owned partition when they were last examined (exclusive), without those that seem to be cut."""
+        """The end of each owned partition when the logs were last examined (exclusive), except logs that seem to be cut off."""
         self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
         """The leader epochs of these ends, as far as they are known."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:
-        """The ends up to which may be planned (exclusive): no higher than the target, if there is one."""
+        """The ends up to which the query may plan (exclusive): no higher than the target, if there is one."""
         target = self.target
         if target is None:
             return self.ends
         return {partition: min(end, target.ends[partition]) for partition, end in self.ends.items() if partition in target.ends}
 
     def fix_target(self, deadline: Deadline) -> None:
-        """Take the ends that the subscribed partitions have now for the target of this run (Trigger.AvailableNow).
+        """Make the current ends of the subscribed partitions the target of this run (Trigger.AvailableNow).
 
         Args:
             deadline: until when leaders that do not answer are asked again.
         """
         partitions = self._topics.partitions()
         ids = self._topics.ids(topics_of(partitions))
-        topics = self._topics.without_patience()  # here it is the deadline
+        topics = self._topics.without_patience()  # the deadline limits the time here
         for _ in deadline.attempts():
             ends = topics.ends(partitions)
             if len(ends) == len(partitions):
@@ -131,41 +131,41 @@ class LossWatch:
         else:
             unknown = sorted(set(partitions) - ends.keys())
             log.warning(
-                "this run does not read %d partitions, whose leader did not answer within assignmentTimeout: %s. Their records "
-                "wait for the next run",
+                "this run does not read %d partitions, because their leaders did not answer within assignmentTimeout: %s. The "
+                "next run reads their records",
                 len(unknown),
                 listed(unknown, 20),
             )
         self.target = Target(ends, ids, topics.epochs)
 
     def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
-        """Compare the records of the owned partitions with the logs; set `ends`.
+        """Compare the records of the owned partitions with the logs, and update `ends` and `epochs`.
 
         Args:
-            stream: what the checkpoint says.
+            stream: the stream as its checkpoint describes it.
             records: the record of each owned partition.
 
         Raises:
-            DataLossError: something is lost that belongs to the target of AvailableNow.
+            DataLossError: records below the target of AvailableNow are lost.
         """
         last_ends = self.ends
-        left = self._left(stream, records)
+        unowned = self._no_longer_owned(stream, records)
         for attempt in itertools.count():
             if attempt:
-                # A broker that has just restarted may lag behind the others. Believing its first answer would skip records, or
-                # end the query, although nothing is lost.
-                time.sleep(RETRY_INTERVAL_S if self._cuts.again else LOOK_AGAIN_AFTER_S)
-            logs = self._ask(records, left, again=attempt > 0)
+                # A broker that has just restarted may lag behind the others. If its first answer were believed, the query would
+                # skip records or end, although nothing is lost.
+                time.sleep(RETRY_INTERVAL_S if self._cuts.to_recheck else RECHECK_AFTER_S)
+            logs = self._ask(records, unowned, recheck=attempt > 0)
             of_target, unknown = self._losses_of_target(records, logs)
-            losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
+            losses = partition_losses(records, logs, last_ends) + unowned_partition_losses(stream, unowned, logs.ids)
             doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
-            # An end that is in doubt is no end: a plan up to it would end below the position.
+            # An end in doubt must not be used: a plan up to it would end below the position.
             self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted | unknown}
             self.epochs = {partition: epoch for partition, epoch in logs.epochs.items() if partition in self.ends}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
             losses = [loss for loss in losses if loss.partition not in doubted]
-            enough = not (losses or of_target) or attempt >= LOOKS_AGAIN
-            if enough and not self._cuts.again:
+            enough = not (losses or of_target) or attempt >= RECHECKS
+            if enough and not self._cuts.to_recheck:
                 break
         refuse_target(of_target)
         return Examined(logs.ids, losses)
@@ -173,7 +173,7 @@ class LossWatch:
     def _losses_of_target(
         self, records: Mapping[TopicPartition, CommitRecord], logs: LogState
     ) -> tuple[list[PartitionLoss], frozenset[TopicPartition]]:
-        """Return what is lost of the target, if there is one, and the partitions of which that is not known yet."""
+        """Return the losses below the target, if there is one, and the partitions whose losses are not known yet."""
         if self.target is None:
             return [], frozenset()
         target = self.target
@@ -185,25 +185,25 @@ class LossWatch:
         return losses, found.unknown
 
     def deleted_ranges(self, stream: Stream) -> Sequence[PartitionLoss]:
-        """Return the ranges of the stream's plan whose topic was deleted: nobody can read or adopt them.
+        """Return the ranges of the stream's plan whose topic was deleted, so that no member can read or adopt them.
 
-        A topic's id never comes back, so every later attempt finds the same ranges.
+        An id is never used for another topic, so every later attempt finds the same ranges.
 
         Raises:
-            DataLossError: a range belongs to the target of AvailableNow.
+            DataLossError: a range is below the target of AvailableNow.
         """
         topics = topics_of(partition for partition, planned in stream.ranges.items() if any(offsets.size for offsets in planned))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
         if losses and self.target is not None:
             ends, target_ids = self.target.ends, self.target.ids
-            # A topic that was deleted before the run started, or created again, is not of its target.
+            # A topic that was deleted, or deleted and created again, before the run started does not belong to the target.
             of_target = (loss for loss in losses if loss.partition in ends)
-            refuse_target([loss for loss in of_target if not changed(target_ids.get(loss.partition.topic), loss.was)])
+            refuse_target([loss for loss in of_target if not topic_gone(target_ids.get(loss.partition.topic), loss.earlier_id)])
         return losses
 
     def just_deleted(self, records: Mapping[TopicPartition, CommitRecord]) -> Sequence[PartitionLoss]:
-        """Return what is lost with the topics that do not exist now: brokers accept no commit for them."""
+        """Return what is lost in topics that do not exist now, for which brokers accept no commit."""
         ids = self._topic_ids.now({partition.topic: record.topic_id for partition, record in records.items()})
         return partition_losses(records, LogState(ids), self.ends)
 
@@ -213,8 +213,8 @@ class LossWatch:
         self._reported |= {loss.partition: loss for loss in losses}
         self._deleted |= {loss.partition for loss in losses if loss.resume is None}
 
-    def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
-        """Return the partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""
+    def _no_longer_owned(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
+        """Return the partitions of the last plan that this member no longer owns: they have moved, or their topic was deleted."""
         self._deleted &= stream.ranges.keys()
         return frozenset(
             partition
@@ -222,25 +222,29 @@ class LossWatch:
             if self._options.matches(partition.topic)
         )
 
-    def _ask(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
-        """Return the ends; the topics' ids unless the query is idle; where logs start, every ASK_FOR_STARTS_EVERY_S."""
-        # A run with a target needs no other end: it goes on without a partition whose leader did not answer for the target.
+    def _ask(
+        self, records: Mapping[TopicPartition, CommitRecord], unowned: Collection[TopicPartition], *, recheck: bool
+    ) -> LogState:
+        """Ask for the ends, for topic ids unless the query is idle, and for log starts every ASK_FOR_STARTS_EVERY_S."""
+        # A run with a target needs no other end. It leaves out partitions whose leader did not answer when the target was fixed.
         ends = self._topics.ends(records if self.target is None else records.keys() & self.target.ends.keys())
         epochs = self._topics.epochs
         suspects = to_validate({partition: (record.next, record.epoch) for partition, record in records.items()}, epochs)
         validated = self._truncations.below(suspects, ends, epochs)
         ends = {partition: end for partition, end in ends.items() if partition not in validated.unknown}
         idle = not validated.diverging and all(ends.get(partition) == record.next for partition, record in records.items())
-        if idle and not again and self.target is None and self._clock() < self._ask_for_ids_at:
+        if idle and not recheck and self.target is None and self._clock() < self._ask_for_ids_at:
             return LogState(ends=ends, epochs=epochs)
         self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
-        # After the ends. The other way round, a topic that is created again in between would show its new end with its old id,
-        # and a plan up to that end would skip the new topic's first records.
-        expected: dict[str, str | None] = {partition.topic: None for partition in left}
+        # Ask for the ids after the ends. In the other order, a topic that is created again in between would show its new end with
+        # its old id, and a plan up to that end would skip the new topic's first records.
+        expected: dict[str, str | None] = {partition.topic: None for partition in unowned}
         expected |= {} if self.target is None else self.target.ids
         ids = self._topic_ids.now(expected | {partition.topic: record.topic_id for partition, record in records.items()})
-        starting = {partition for partition, record in records.items() if changed(record.topic_id, ids.get(partition.topic, ""))}
-        if again or self._clock() >= self._ask_for_starts_at:
+        starting = {
+            partition for partition, record in records.items() if topic_gone(record.topic_id, ids.get(partition.topic, ""))
+        }
+        if recheck or self._clock() >= self._ask_for_starts_at:
             self._ask_for_starts_at = self._clock() + ASK_FOR_STARTS_EVERY_S
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
         starts = self._topics.starts([partition for partition in starting if ids.get(partition.topic, "") is not None])

@@ -1,6 +1,6 @@
-"""This run's part in its group: it joins, takes the ledger's steps, and does what follows from each error (`action_after`).
+"""Keeps a run's membership of its group: joins, runs the ledger's steps, and decides what to do after an error (`action_after`).
 
-The ledger's steps are done on the consumer's thread (`Member.call`).
+The steps run on the consumer's thread (`Member.call`).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STEP_S = 15.0
-"""How long a step is tried again at least, if it fails. What the call waited for before may have taken its whole time, such as a
-leader without an answer, which is no matter of the group's. A coordinator moves within seconds, and a rebalance ends."""
+"""How long a failing step is repeated at least, even if an earlier wait, such as for a silent leader, has used up the time of the
+whole call. The coordinator may still be healthy, or move within seconds, and a rebalance ends."""
 
 NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Action(Enum):
-    """What a run does about an error of a step."""
+    """What a run does after a step has failed."""
 
-    RETRY = "take the step again: the brokers answer later, or the group's rebalance ends"
-    GIVE_UP_TOPIC = "give up the partitions of deleted topics, and take the step again"
-    REJOIN = "leave the group, and take the steps of this call again as a new member"
+    RETRY = "repeat the step: the brokers may answer later, or the group's rebalance may end"
+    GIVE_UP_TOPIC = "give up the partitions of deleted topics, and repeat the step"
+    REJOIN = "leave the group, and repeat the steps of this call as a new member"
     END = "end the query"
 
 
 def action_after(error: GroupKafkaError) -> Action:
-    """Return what a run does about an error of a step."""
+    """Return what a run does after a step has failed with this error."""
     match error:
         case CommitOutcomeUnknown():
             return Action.REJOIN
@@ -59,9 +59,9 @@ def action_after(error: GroupKafkaError) -> Action:
 
 
 class Session:
-    """The membership of one run, which begins anew after a commit without an answer.
+    """Runs the ledger's steps as a member of the group, and joins as a new member after a commit without an answer.
 
-    Any thread may call `leave` and `report_durable` and read what the properties show; the rest is for the runner's main thread.
+    Any thread may call `leave` and `report_durable` and read the properties. Everything else runs on the runner's main thread.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Session:
         fail_on_data_loss: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin without a membership.
+        """Start without a membership.
 
         Args:
             joining: joins the group.
             loss_watch: finds out which topics were deleted.
-            patience_s: how many seconds of one call of Spark's may be spent with waiting (`assignmentTimeout`).
+            patience_s: how many seconds one of Spark's calls may spend waiting (`assignmentTimeout`).
             fail_on_data_loss: whether a loss ends the query.
             clock: returns seconds, monotonic.
         """
@@ -88,32 +88,32 @@ class Session:
         self._fail_on_data_loss = fail_on_data_loss
         self._clock = clock
         self.has_joined = False
-        """Whether there has been a membership."""
+        """Whether this run has joined the group at least once."""
         self.member: Member
         self.ledger: Ledger
-        """The newest member that has its first assignment, and the records of its partitions, once there are such. Until then
-        other threads see the earlier ones, which show what was closed."""
+        """The newest member that has its first assignment, and its ledger. While this run joins as a new member, other threads
+        still see the earlier pair, which shows the claims that were closed."""
         self._has_left = False
-        """Whether that membership is over, and a new one is to take its place."""
+        """Whether this run has left the group, and must join as a new member before the next step."""
         self.ending = False
         """Whether the run is being stopped, so that it does not join again. Any thread may set it."""
         self.begin_call()
 
-    # What the group and its ledger show: values that the consumer's thread replaces and never edits.
+    # The state of the member and its ledger, as values that the consumer's thread replaces and never edits.
 
     @property
     def assignment(self) -> Assignment:
-        """What the group has given to this driver."""
+        """The group's current assignment for this driver."""
         return self.member.assignment if self.has_joined else Assignment()
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """The next offset to plan of each partition that new plans may have."""
+        """The next offset to plan of each partition that new plans may include."""
         return self.ledger.positions if self.has_joined else NOTHING
 
     @property
     def held(self) -> Mapping[TopicPartition, int]:
-        """How many offsets are held for other streams, for each partition that has any."""
+        """The number of offsets held for other streams, for each partition that has any."""
         return self.ledger.held if self.has_joined else NOTHING
 
     def is_closed(self, plan: int) -> bool:
@@ -126,11 +126,11 @@ class Session:
         return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:
-        """Return whether the group has asked for partitions back that are still to be confirmed."""
+        """Return whether this member is draining partitions that the group has revoked."""
         return bool(self.assignment.draining)
 
     def report_durable(self, stream: str, plan: int) -> None:
-        """Have the consumer's thread close the claims of a plan that is in Spark's commit log (`Ledger.report_durable`)."""
+        """Pass on a report that a plan is in Spark's commit log, so that the consumer's thread closes its claims."""
         if self.has_joined:
             self.ledger.report_durable(stream, plan)
 
@@ -138,34 +138,35 @@ class Session:
         """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
         self._joining.leave()
 
-    # How long a call takes.
+    # Deadlines.
 
     def begin_call(self) -> None:
-        """Have what fails from now on tried again for `assignmentTimeout`: the steps of one call of Spark's share this time."""
+        """Start a new deadline of `assignmentTimeout`, which all steps of one of Spark's calls share."""
         self.deadline = Deadline(self._patience_s, clock=self._clock)
-        """Until when the current call of Spark's waits, and what fails in it is tried again."""
+        """Until when the current call waits, and repeats steps that fail."""
 
     def step_deadline(self) -> Deadline:
-        """Return until when a step that begins now is tried again: until the call's time is over, and for `STEP_S` at least."""
+        """Return the deadline for repeating a step that begins now: the call's deadline, but at least `STEP_S` from now."""
         least_s = min(STEP_S, self._patience_s)
         return self.deadline if self.deadline.left >= least_s else Deadline(least_s, clock=self._clock)
 
-    # Joining, and joining again.
+    # Joining the group, once or again as a new member.
 
     def become_member(self, stream: Stream, newest: PlanOffset) -> None:
-        """Join the group, unless this run is a member of it. See `as_member`."""
+        """Join the group unless this run is already a member. See `as_member`."""
         self.as_member(stream, newest, lambda: None)
 
     def as_member(self, stream: Stream, newest: PlanOffset, steps: Callable[[], T]) -> T:
-        """Take the steps of a call as a member of the group, and again as a new member after a commit without an answer.
+        """Run the steps of a call as a member of the group, and repeat them as a new member after a commit without an answer.
 
         Args:
-            stream: what the checkpoint says.
+            stream: the stream as its checkpoint describes it.
             newest: the newest offset of the checkpoint.
-            steps: the steps, which may be taken again.
+            steps: runs the steps, which must be safe to repeat.
 
         Raises:
-            CommitOutcomeUnknown: it happens again `assignmentTimeout` after the first time, or the run is being stopped.
+            CommitOutcomeUnknown: another commit gets no answer `assignmentTimeout` after the first one, or the run is being
+                stopped.
         """
         has_failed = False
         while True:
@@ -175,57 +176,59 @@ class Session:
             except GroupKafkaError as error:
                 if action_after(error) is not Action.REJOIN:
                     raise
-                # From the first one on: to learn that there is no answer may take longer than the whole patience.
+                # Start the deadline at the first such error, because waiting for the answer may have used up the whole time.
                 if not has_failed:
                     self.begin_call()
                 has_failed = True
                 if self.deadline.over or self.ending:
                     raise
-                # As text: an error would keep the earlier membership as long as a handler keeps the line.
-                why = str(error)
-                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", why)
-            # The commit may still be on its way, and would undo the next claim if it arrived after that. Brokers refuse it once
-            # its member has left. To read back what the group holds would not show what is on its way.
+                # Log the text: a log handler that keeps the error would keep the earlier member and its clients alive.
+                reason = str(error)
+                log.warning(
+                    "this driver leaves the group and joins it as a new member, because a commit got no answer: %s", reason
+                )
+            # The commit may still be on its way. If it arrived after the next claim, it would undo that claim. Reading the
+            # commits back would not show it, but brokers refuse it once its member has left the group.
             self._joining.leave()
             self._has_left = True
 
     def _join(self, stream: Stream, newest: PlanOffset) -> None:
+        """Join the group, unless this run is a member of it."""
         if self.has_joined and not self._has_left:
             return
         self.member, self.ledger = self._joining.join(stream, newest, self.deadline)
         self.has_joined = True
         if self._has_left:
             self._has_left = False
-            # The earlier one keeps its clients, and perhaps a child process, until Python collects it. The runner rarely does.
+            # The earlier member keeps its clients, and perhaps a child process, until Python collects it, which is rare here.
             gc.collect()
 
-    # Steps of a member.
+    # Steps of the ledger.
 
     def once(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do a step of the ledger on the consumer's thread.
+        """Run a step of the ledger once, on the consumer's thread.
 
         Raises:
-            GroupKafkaError: what the step raises, or what has ended the member.
+            GroupKafkaError: the error of the step, or the error that ended the member.
         """
         return self.member.call(lambda: step(self.ledger, *args, **kwargs))
 
     def step(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do a step of the ledger, and again while an error allows it.
+        """Run a step of the ledger on the consumer's thread, and repeat it after errors that allow that.
 
         Raises:
-            DataLossError: a topic was deleted that the step would commit for, and `failOnDataLoss` is true.
-            GroupKafkaError: an error that does not pass, or the last one before the deadline; or at once the error that ended
-                the member.
+            DataLossError: the step would commit for a deleted topic, and `failOnDataLoss` is true.
+            GroupKafkaError: an error that is not retriable, that ended the member, or that remained at the deadline.
         """
         deadline = self.step_deadline()
         while True:
             try:
                 return self.once(step, *args, **kwargs)
             except GroupKafkaError as error:
-                self._prepare_again(error, deadline)
+                self._prepare_retry(error, deadline)
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim what can be claimed now of plan `stream.logged`.
+        """Claim as much of plan `stream.logged` as can be claimed now.
 
         The ranges of deleted topics are left out, because no member can adopt or read them.
 
@@ -233,51 +236,53 @@ class Session:
             DataLossError, GroupKafkaError: see `step`.
         """
         deadline = self.step_deadline()
-        left = self._without_deleted(stream)
+        remaining = self._without_deleted(stream)
         while True:
             try:
-                return self.once(Ledger.claim, left)
+                return self.once(Ledger.claim, remaining)
             except GroupKafkaError as error:
-                if self._prepare_again(error, deadline) is Action.GIVE_UP_TOPIC:
-                    left = self._without_deleted(stream)
+                if self._prepare_retry(error, deadline) is Action.GIVE_UP_TOPIC:
+                    remaining = self._without_deleted(stream)
 
-    def go_on(self, losses: Sequence[PartitionLoss]) -> None:
-        """Continue behind what is lost, and give up the partitions of deleted topics.
+    def continue_after(self, losses: Sequence[PartitionLoss]) -> None:
+        """Continue after lost records, and give up the partitions of deleted topics.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
         """
         self._refuse_or_warn(losses)
-        self.step(Ledger.go_on, losses)
+        self.step(Ledger.continue_after, losses)
 
-    def _prepare_again(self, error: GroupKafkaError, deadline: Deadline) -> Action:
-        """Do what has to be done before a step is taken again, and wait a moment; raise the error if it is not taken again."""
+    def _prepare_retry(self, error: GroupKafkaError, deadline: Deadline) -> Action:
+        """Act on a step's error, and wait a moment before the step is repeated. Raise the error if it must not be repeated."""
         action = action_after(error)
-        # What has ended the member is raised by every later step, also if it is an error that passes.
+        # Every later step raises the error that ended the member, even if it is a retriable one.
         if action in {Action.REJOIN, Action.END} or error is self.member.failure:
             raise error
         if action is Action.GIVE_UP_TOPIC:
-            # The coordinator may learn of a deletion before the broker that is asked about the topic. Then there is nothing to
-            # give up yet, and the same commit is refused again.
-            losses = self._loss_watch.just_deleted(self.once(Ledger.known))
+            # The coordinator may learn of a deletion earlier than the broker that describes the topic. Then no topic is known to
+            # be deleted yet, and the repeated commit is refused again.
+            losses = self._loss_watch.just_deleted(self.once(Ledger.confirmed_records))
             self._refuse_or_warn(losses)
             self._give_up(losses)
         deadline.pause_after(error)
         return action
 
     def _without_deleted(self, stream: Stream) -> Stream:
+        """Return the stream without ranges of deleted topics. Raise or warn because of these ranges."""
         losses = self._loss_watch.deleted_ranges(stream)
         self._refuse_or_warn(losses)
         return without(stream, {loss.partition for loss in losses})
 
     def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
-        """End the query, or warn of each loss once."""
+        """Raise `DataLossError` with `failOnDataLoss=true`, or else warn of each loss once."""
         if losses and self._fail_on_data_loss:
-            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
+            # The query commits once more before it ends, and brokers accept no commit for a deleted topic.
             self._give_up(losses)
             refuse(losses)
         self._loss_watch.warn(losses)
 
     def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
-        # No commit comes of it, so there is nothing to try again.
-        self.once(Ledger.go_on, [loss for loss in losses if loss.cause is Cause.DELETED])
+        """Forget the partitions of deleted topics, so that nothing is committed for them."""
+        # Giving up a deleted topic sends no commit, so there is no error after which to repeat.
+        self.once(Ledger.continue_after, [loss for loss in losses if loss.cause is Cause.DELETED])

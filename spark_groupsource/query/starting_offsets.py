@@ -1,4 +1,4 @@
-"""Where a partition without a commit starts, as the stream's options had it when the stream began."""
+"""Finds the starting offset of partitions without a commit, from the options that were set when the stream began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
-from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.handoff.plan_offset import FromTime, PlanOffset, Start, Starts
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import ByTime, found_out, named_starts, no_record, offsets_at
@@ -21,20 +21,22 @@ from spark_groupsource.patience import Deadline
 log = logging.getLogger(__name__)
 
 ASK_LEADERS_S = 5.0
-"""For how long leaders that do not answer are asked again when a stream begins. It must not wait for a broker that is down."""
+"""How long to keep asking silent leaders when a stream begins, which must not wait for a broker that is down."""
 
 ASK_FOR_COMMITS_EVERY_S = 30.0
-"""How often the group is asked whether partitions that the stream has not owned have a commit by now."""
+"""How often to check whether the group has a commit by now for partitions that the stream has not owned yet."""
 
 
 class StartingOffsets:
-    """Where a partition without a commit starts: where the options named when the stream began, else at its beginning.
+    """Returns the starting offsets of partitions without a commit.
 
-    Used on the runner's main thread. Threads of the ledger's survey only call the object itself.
+    These are the offsets that the options named when the stream began. Partitions that were added later start at their beginning.
+
+    Used on the runner's main thread. The survey's threads only call the object itself.
     """
 
     def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
-        """Begin without a stream. Nothing is asked yet.
+        """Start without a stream. Nothing is sent yet.
 
         Args:
             options: the options of the source.
@@ -43,23 +45,23 @@ class StartingOffsets:
             clock: returns seconds, monotonic.
         """
         self._options = options
-        self._topics = topics.without_patience()  # the main thread asks for ends meanwhile
+        self._topics = topics.without_patience()  # the main thread uses `topics` for ends at the same time
         self._topic_ids = topic_ids
         self._clock = clock
         self._starts: Starts = MappingProxyType({})
         self._ids: Mapping[str, str] = MappingProxyType({})
         self._found: dict[TopicPartition, int] = {}
-        """What was found out in this run of starts that were not known. Every thread adds to it; the first answer stays."""
+        """Starting offsets that this run has found. Several threads add to it, and the first answer for a partition is kept."""
         self._needed: set[TopicPartition] = set()
-        """The partitions that the stream has not owned yet, and for which the group had no commit when it was last asked."""
+        """The partitions that the stream has not owned yet, and without a commit in the group when it was last checked."""
         self._ask_at = -math.inf
         self._is_new = False
-        """Whether the stream has not planned, and starts that cannot be found out are mistakes of the options."""
+        """Whether the stream has not planned yet. Then a start that cannot be found is a mistake in the options."""
 
-    def now(self, partitions: Collection[TopicPartition]) -> Starts:
-        """Return where these partitions start if a stream begins now, without those that start at their beginning.
+    def for_new_stream(self, partitions: Collection[TopicPartition]) -> Starts:
+        """Return where these partitions start in a stream that begins now, except those that start at their beginning.
 
-        What the leaders do not answer within a few seconds stays as the options have it.
+        If a leader does not answer within a few seconds, the start stays as the options describe it.
 
         Raises:
             NotAuthorized, AuthenticationFailed: see topics.Topics.
@@ -73,20 +75,20 @@ class StartingOffsets:
             if len(found) == len(asked):
                 break
         else:
-            left = sorted(asked.keys() - found.keys())
+            unanswered = sorted(asked.keys() - found.keys())
             log.warning(
-                "the leaders of %d partitions do not answer: %s. Where the stream starts there is found out when they do",
-                len(left),
-                listed(left, 20),
+                "the leaders of %d partitions do not answer: %s. The query looks up the starting offsets there once they answer",
+                len(unanswered),
+                listed(unanswered, 20),
             )
         return named | {partition: offset for partition, offset in found.items() if offset is not None}
 
     def begin(self, newest: PlanOffset) -> None:
-        """Take over what the newest offset of the checkpoint says, before the group is joined."""
+        """Load the starts that the newest offset of the checkpoint contains. Call it before the group is joined."""
         self._starts, self._ids = newest.start_of, newest.topics
-        here = writable_cluster_id(self._topics.cluster_id())
-        if newest.cluster is not None and here is not None and newest.cluster != here:
-            # Offsets and ids of another cluster are void. Times are not.
+        cluster = writable_cluster_id(self._topics.cluster_id())
+        if newest.cluster is not None and cluster is not None and newest.cluster != cluster:
+            # Offsets and topic ids of another cluster are meaningless here, but times are still valid.
             self._starts = {
                 partition: start if isinstance(start, FromTime) else None for partition, start in self._starts.items()
             }
@@ -95,7 +97,7 @@ class StartingOffsets:
         self._is_new = newest.plan < 0
 
     def __call__(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets (inclusive). Partitions whose leaders do not answer now are left out.
+        """Return the starting offsets (inclusive). Partitions whose leaders do not answer now are left out.
 
         Raises:
             OptionError: a partition has no record at its time, or the options do not name it.
@@ -104,7 +106,7 @@ class StartingOffsets:
         began_with = [partition for partition in partitions if partition in self._starts]
         ids = self._topics.ids(topics_of(began_with))
         began_with = [
-            partition for partition in began_with if not changed(self._ids.get(partition.topic), ids.get(partition.topic, ""))
+            partition for partition in began_with if not topic_gone(self._ids.get(partition.topic), ids.get(partition.topic, ""))
         ]
         later = [partition for partition in partitions if partition not in began_with]
         return self._topics.starts(later) | self._found_out(began_with)
@@ -116,19 +118,19 @@ class StartingOffsets:
         *,
         read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
     ) -> None:
-        """Find out for which partitions the start is still needed, now and then. Without such partitions nothing is asked.
+        """Update `needed`, at most every ASK_FOR_COMMITS_EVERY_S. Nothing is sent if no start is needed.
 
-        A start that is not known yet is asked for again, so that a late leader delays it by no more than that.
+        This also retries starts that are not known yet, so a late leader delays them by no longer than that interval.
 
         Args:
-            adopted: the partitions that new plans may have.
-            assigned: those that the group has given to this member.
-            read: returns what the group holds for partitions.
+            adopted: the partitions that new plans may include.
+            assigned: the partitions that the group has assigned to this member.
+            read: returns what the group has committed for partitions.
 
         Raises:
-            OptionError: the stream is new, and the options do not say where it starts in a partition without a commit.
+            OptionError: the stream is new, and the options do not name a start for a partition without a commit.
         """
-        # The group has commits of what the stream has adopted.
+        # Adopted partitions have a commit in the group.
         self._needed.difference_update(adopted)
         if not self._needed or self._clock() < self._ask_at:
             return
@@ -137,21 +139,25 @@ class StartingOffsets:
         try:
             commits = read(asked)
             ids = self._topic_ids.now({partition.topic: self._ids.get(partition.topic) for partition in asked})
-            void = {topic for topic in topics_of(asked) if changed(self._ids.get(topic), ids.get(topic, ""))}
+            void = {topic for topic in topics_of(asked) if topic_gone(self._ids.get(topic), ids.get(topic, ""))}
             self._needed -= {partition for partition in asked if commits.get(partition) is not None or partition.topic in void}
-            # The survey asks for those that the group has given to this member.
+            # The survey finds the starts of the partitions that are assigned to this member.
             self._found_out(self._needed.intersection(asked).difference(assigned))
         except OptionError:
             if self._is_new:
                 raise
         except GroupKafkaError as error:
-            log.info("which partitions have no commit yet is asked again in %.0f s: %s", ASK_FOR_COMMITS_EVERY_S, error)
+            log.info(
+                "checking which partitions have no commit yet failed, and is tried again in %.0f s: %s",
+                ASK_FOR_COMMITS_EVERY_S,
+                error,
+            )
             return
         self._is_new = False
 
     @property
     def needed(self) -> Starts:
-        """The starts that the next plan has to carry, unless their topic was created again."""
+        """The starts that the next plan must contain, unless their topic was created again."""
         return {partition: self._start(partition) for partition in self._needed}
 
     @property
@@ -161,27 +167,32 @@ class StartingOffsets:
 
     @property
     def _or_latest(self) -> bool:
+        """Whether a partition without a record at the starting time starts at its end."""
         return self._options.starting_offsets_by_timestamp_strategy == "latest"
 
     def _start(self, partition: TopicPartition) -> Start:
+        """Return a partition's start, as an offset if it has been found."""
         return self._found.get(partition, self._starts[partition])
 
     def _found_out(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets of partitions that the stream began with, and keep them."""
+        """Find and remember the starting offsets of partitions that the stream began with."""
         starts = {partition: self._start(partition) for partition in partitions}
-        as_now = [partition for partition, start in starts.items() if start is None]
+        by_options = [partition for partition, start in starts.items() if start is None]
         asked = {partition: start for partition, start in starts.items() if start is not None}
         found = found_out(asked, self._topics, or_latest=self._or_latest)
         known = self._keep({partition: offset for partition, offset in found.items() if offset is not None})
-        without = {
+        without_record = {
             partition: start.time
             for partition, start in asked.items()
             if isinstance(start, FromTime) and partition in found.keys() - known
         }
         position = self._options.stream_start
-        if without:
-            raise no_record(position.option if isinstance(position, ByTime) else "the time at which this stream started", without)
-        return known | self._keep(offsets_at(position, as_now, self._topics) if as_now else {})
+        if without_record:
+            raise no_record(
+                position.option if isinstance(position, ByTime) else "the time at which this stream started", without_record
+            )
+        return known | self._keep(offsets_at(position, by_options, self._topics) if by_options else {})
 
     def _keep(self, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Remember offsets that were found, and return the ones that were found first."""
         return {partition: self._found.setdefault(partition, offset) for partition, offset in found.items()}

@@ -1,8 +1,8 @@
-"""Ranges of a plan that is replayed, of topics that the query no longer subscribes to.
+"""Leaves ranges out of a replayed plan if the query no longer subscribes to their topics.
 
-The plan was logged with another `subscribe` or `subscribePattern`. If the query claimed such a range, it reads it. If it did not,
-it can never claim it now, because the group gives it no partition of that topic. Without these rules the checkpoint could not be
-used any more.
+The plan was logged with another `subscribe` or `subscribePattern`. If the query had claimed such a range, it still reads the
+range. If it had not, it cannot claim the range now, because the group no longer assigns it partitions of that topic. Without
+these rules such a checkpoint could not be used again.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ def without_refused(
     owned: Collection[TopicPartition],
     subscribed: Callable[[str], bool],
 ) -> Stream:
-    """Return the stream without ranges of unsubscribed topics whose commit records it may not read.
+    """Return the stream without ranges of unsubscribed topics whose commits this user may not read.
 
-    Their records could not be read either.
+    The user may not read the records of these topics either.
 
     Args:
         stream: the stream, with the plan to claim.
-        read: returns what the group holds for these partitions.
-        owned: the partitions that the query owns. They are never left.
-        subscribed: whether the query subscribes to a topic.
+        read: returns what the group has committed for these partitions.
+        owned: the partitions that the query owns, whose ranges are never left out.
+        subscribed: returns whether the query subscribes to a topic.
     """
-    foreign = {
+    unsubscribed = {
         partition
         for partition, ranges in stream.ranges.items()
         if any(offsets.size for offsets in ranges) and partition not in owned and not subscribed(partition.topic)
     }
     refused = set()
-    for topic in sorted(topics_of(foreign)):
-        partitions = sorted(partition for partition in foreign if partition.topic == topic)
+    for topic in sorted(topics_of(unsubscribed)):
+        partitions = sorted(partition for partition in unsubscribed if partition.topic == topic)
         try:
             read(partitions)
         except (NotAuthorized, TopicNotFound) as error:
             refused |= set(partitions)
             log.warning(
-                "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and cannot read the group's "
+                "plan %d of stream %s leaves out %s: the query no longer subscribes to the topic, and cannot read the group's "
                 "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
-                "had reached it. %s",
+                "had already reached it. %s",
                 stream.logged,
                 stream.name,
                 with_ranges(stream, partitions),
@@ -63,33 +63,33 @@ def without_refused(
 def without_waiting(
     stream: Stream, waiting: Collection[TopicPartition], *, subscribed: Callable[[str], bool], patience_ms: int
 ) -> Stream:
-    """Return the stream without ranges of unsubscribed topics that nobody has adopted within `assignmentTimeout`.
+    """Return the stream without ranges of unsubscribed topics that no member has adopted within `assignmentTimeout`.
 
-    The wait is for another driver on the same checkpoint that still has the old subscription. Until its session is over, it
-    could claim such a range. After that nobody can: a claim of this stream is written only by the run that made the plan.
+    The wait allows for another driver on the same checkpoint that still has the old subscription. It could claim such a range
+    until its session times out. After that no driver can, because only the run that made a plan may claim its ranges.
 
     Args:
         stream: the stream, with the plan to claim.
-        waiting: partitions that nobody has adopted.
-        subscribed: whether the query subscribes to a topic.
+        waiting: partitions that no member has adopted.
+        subscribed: returns whether the query subscribes to a topic.
         patience_ms: `assignmentTimeout`.
     """
-    left = {partition for partition in waiting if not subscribed(partition.topic)}
-    if left:
+    unsubscribed = {partition for partition in waiting if not subscribed(partition.topic)}
+    if unsubscribed:
         log.warning(
-            "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and no other member has adopted "
+            "plan %d of stream %s leaves out %s: the query no longer subscribes to the topic, and no other member has adopted "
             "the partitions within %d ms (assignmentTimeout). The plan had not claimed the ranges, so the group's position "
-            "stays before them. A query of this group that subscribes to the topic reads them",
+            "stays below them. A query of this group that subscribes to the topic reads them",
             stream.logged,
             stream.name,
-            with_ranges(stream, left),
+            with_ranges(stream, unsubscribed),
             patience_ms,
         )
-    return without(stream, left)
+    return without(stream, unsubscribed)
 
 
 def with_ranges(stream: Stream, partitions: Collection[TopicPartition], most: int = 5) -> str:
-    """Return partitions as a message names them, each with its ranges in the stream's plan: up to `most` partitions."""
+    """Return a text that lists up to `most` of these partitions, each with its ranges in the stream's plan."""
     named = (
         f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
         for partition in sorted(partitions)
@@ -97,8 +97,10 @@ def with_ranges(stream: Stream, partitions: Collection[TopicPartition], most: in
     return listed(named, most)
 
 
-def without(stream: Stream, left: Collection[TopicPartition]) -> Stream:
+def without(stream: Stream, partitions: Collection[TopicPartition]) -> Stream:
     """Return the stream without the ranges of its plan in these partitions."""
-    if not left:
+    if not partitions:
         return stream
-    return replace(stream, ranges={partition: ranges for partition, ranges in stream.ranges.items() if partition not in left})
+    return replace(
+        stream, ranges={partition: ranges for partition, ranges in stream.ranges.items() if partition not in partitions}
+    )

@@ -210,7 +210,7 @@ class Driver(Membership):
         """latestOffset(start): `start` is in the commit log."""
         self.reports = self.reports._replace(claimed=None)
         self.ledger.durable(self.plan.plan)
-        self._reads_again(self.ledger.begin_plan().again)
+        self._reads_again(self.ledger.begin_plan().reread)
         self.stage = "plan"
         return False
 
@@ -249,7 +249,7 @@ class Driver(Membership):
     def do_plan(self, limit: int | None) -> bool:
         """Look at the positions and the partitions' ends; 0: no broker answers."""
         ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
-        records = self.ledger.known()
+        records = self.ledger.confirmed_records()
         self.epochs = {where: self.world.epochs[where.partition] for where in ends}
         ids = self.topic_ids(where.topic for where in records)
         logs = LogState(ids, _from_the_beginning(records), ends, self.epochs, self.diverging(records))
@@ -267,8 +267,8 @@ class Driver(Membership):
 
     def do_leave(self) -> bool:
         """Something is lost: it is left behind, and the positions are looked at again."""
-        self.ledger.go_on(self.losses)
-        self._reads_again(self.ledger.opened().again)
+        self.ledger.continue_after(self.losses)
+        self._reads_again(self.ledger.plan_input().reread)
         self.stage = "plan"
         return False
 
@@ -506,7 +506,7 @@ class Driver(Membership):
                 ledger._stream.durable,
                 frozenset(ledger._adopting.partitions),
                 ledger._planned,
-                self.looks.key(ledger._stream.name, takes_over=ledger._held_ranges.takes_over),
+                self.looks.key(ledger._stream.name, liveness_matters=ledger._held_ranges.liveness_matters),
                 frozenset(ledger._held_ranges._dead_since),
             ),
             *(ledger._closing._claimed, ledger._closing._report, ledger._closing._unclosed, self.reports),

@@ -353,7 +353,7 @@ FAULTS = (
     Fault("owed list dropped at acquisition", {"adopt": mistaken.adopted_with(owed=())}, seed=35),
     Fault("position from the committed offset", {"adopt": mistaken.position_from_committed_offset}),
     Fault("owed entry dropped without evidence", {"settle": mistaken.owed_dropped_without_evidence}, seed=35),
-    Fault("no ownership check at claim", {"claim": mistaken.claimed_with(owned=True, held_since_planned=True)}),
+    Fault("no ownership check at claim", {"claim": mistaken.claimed_with(owned=True, owned_since_planned=True)}),
     Fault("replay of everything", {"claim": mistaken.everything_replayed}),
     Fault("a range left out before that was stable", {"claim": mistaken.left_out_too_early}, seed=57),
     Fault("confirmation before durable", {"confirm": mistaken.confirmed_before_durable}),
@@ -536,7 +536,7 @@ UNLIKELY_FAULTS = (
     ),
     Fault(
         "a plan claimed by a run that has not held the partition since",
-        {"claim": mistaken.claimed_with(held_since_planned=True)},
+        {"claim": mistaken.claimed_with(owned_since_planned=True)},
         history=counterexamples.TWO_DRIVERS,
     ),
     Fault(

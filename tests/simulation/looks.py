@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_groupsource.group.evidence import Answer, ConfirmedPlans, GroupReader, Question, _by_others, find_out
+from spark_groupsource.group.evidence import Answer, ConfirmedPlans, GroupReader, Question, _by_former_members, find_out
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat, mark_of
 from spark_groupsource.handoff.rules import evidence
 from spark_groupsource.partition import TopicPartition
@@ -84,29 +84,29 @@ class HeldLooks(ConfirmedPlans):
             owned = driver.ledger._records.keys() | driver.ledger._adopting.partitions
             driver.takes_answer(self._alive(owned), self.protected(driver.ledger._records.values(), owned))
 
-    def key(self, own: str, *, takes_over: bool) -> tuple[object, ...]:
+    def key(self, own: str, *, liveness_matters: bool) -> tuple[object, ...]:
         """Equal for drivers of the stream `own` that know and ask the same. Who is alive matters if ranges are taken over."""
         return (
             *(
-                _what_matters(self._subscribed, own, takes_over),
-                tuple(_known(answer, own, takes_over) for answer in self.answers()),
+                _what_matters(self._subscribed, own, liveness_matters),
+                tuple(_known(answer, own, liveness_matters) for answer in self.answers()),
             ),
             *(self._asked_elsewhere, repr(self._asked), repr(self._unasked), self._outdated, self._answered),
             *(frozenset(self._left_since), self._abandoned),
         )
 
 
-def _what_matters(here: Mapping[TopicPartition, GroupCommit], own: str, takes_over: bool) -> frozenset[object]:
+def _what_matters(here: Mapping[TopicPartition, GroupCommit], own: str, liveness_matters: bool) -> frozenset[object]:
     """All that matters of what the group holds: which plans of other streams are done, and where these wrote the records."""
     done = {(name, plan) for name, plan in evidence(here.values()).items() if name != own and plan >= 0}
-    if not takes_over:
+    if not liveness_matters:
         return frozenset(done)
     others = {where: commit.stream for where, commit in here.items() if isinstance(commit, CommitRecord | OtherFormat)}
     return frozenset({*done, *((where, name) for where, name in others.items() if name != own)})
 
 
-def _known(answer: Answer | Exception, own: str, takes_over: bool) -> object:
+def _known(answer: Answer | Exception, own: str, liveness_matters: bool) -> object:
     if isinstance(answer, Exception):
         return repr(answer)
-    by_others = None if answer.members is None else frozenset(_by_others(answer.subscribed, answer.members))
-    return _what_matters(answer.subscribed, own, takes_over), answer.missing, by_others
+    by_others = None if answer.members is None else frozenset(_by_former_members(answer.subscribed, answer.members))
+    return _what_matters(answer.subscribed, own, liveness_matters), answer.missing, by_others

@@ -118,7 +118,7 @@ def test_a_finished_micro_batch_is_no_lag_long_before_the_next_trigger_and_a_sto
     with member_stream("b", {**a.options, "handoff.drainTimeout": "30s"}) as b:
         took = b.until_owning(2)
         print(f"2 partitions {took:.1f} s after the newcomer had joined, beside a trigger of {LONG}")
-        assert not any(record.owed for record in b.ledger.known().values())
+        assert not any(record.owed for record in b.ledger.confirmed_records().values())
     a.stop()
     assert read_again(cluster, group, name, protocol) == 0
     assert len(written(a.folder / "out")) == 600

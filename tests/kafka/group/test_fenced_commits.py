@@ -34,7 +34,7 @@ def test_a_member_that_the_group_has_removed_commits_nothing(topic: MakeTopic, o
         b.until_owning(1)
 
         def removed_meanwhile() -> None:
-            mine = a.ledger.known()
+            mine = a.ledger.confirmed_records()
             b.until_owning(2)
             a.commits.commit(mine)
 
@@ -49,7 +49,7 @@ def test_of_two_processes_with_the_same_instance_id_one_commits_nothing(topic: M
     static = options(name, **{"kafka.group.instance.id": "driver-1"})
     with member_stream("a", static) as first:
         first.until_owning(2)
-        mine = first.ledger.known()
+        mine = first.ledger.confirmed_records()
         second = MemberStream("b", static).start()
         loser = first if first.options.group_protocol == "classic" else second
         until(lambda: loser.member.state is State.FAILED, "one of the two is fenced")

@@ -175,7 +175,9 @@ class TestWhatTheGroupHasNotProcessed:
         (task,) = plan(tens, startingOffsets="committed", commitOffsets="true")
         assert [(one.start, one.end) for one in task.ranges] == [(2, 4), (6, 8), (8, 10)]
         assert task.commit == 10
-        with pytest.raises(OptionError, match=rf"{tens}-0: the read ends at offset 7, and the group is at 8 already"):
+        with pytest.raises(
+            OptionError, match=rf"{tens}-0: the read would end at offset 7, but the group's position is already 8"
+        ):
             plan(tens, startingOffsets="committed", commitOffsets="true", endingOffsets=cut)
 
     def test_is_not_committed_for_a_group_that_is_active(self, plan: Plan, tens: str, cluster: Cluster) -> None:

@@ -213,4 +213,4 @@ def asks(query: Query) -> bool:
     """Return whether the process runs that the group's members are asked in."""
     reader = query.session.ledger._confirmed_plans._reader
     assert isinstance(reader, GroupReader)
-    return reader._look.pid is not None
+    return reader._admin.pid is not None

@@ -124,7 +124,7 @@ class TestATopicThatIsNoLongerSubscribed:
         until(lambda: a.plan() and all(ranges[-1].size for ranges in a.logged.by_partition.values()), "records of both")
         resubscribe(a, kept)
         assert claimed(a) == {}, "nothing was claimed"
-        assert f"plan 0 of stream {a.done.stream} leaves {left}-0 [0, 10): the query no longer subscribes" in caplog.text
+        assert f"plan 0 of stream {a.done.stream} leaves out {left}-0 [0, 10): the query no longer subscribes" in caplog.text
         assert "within 15000 ms (assignmentTimeout)" in caplog.text
         a.finish()
         assert next_batch(a) == {zero(kept): ((0, 10),)}, "the checkpoint goes on"
@@ -148,6 +148,6 @@ class TestATopicThatIsNoLongerSubscribed:
             topics={closed: "A" * 22},
         )
         assert claimed(a) == {}
-        assert f"leaves {closed}-0 [0, 10): the query no longer subscribes to the topic, and cannot read" in caplog.text
+        assert f"leaves out {closed}-0 [0, 10): the query no longer subscribes to the topic, and cannot read" in caplog.text
         a.finish()
         assert next_batch(a) == {zero(kept): ((0, 10),)}

@@ -16,7 +16,7 @@ from spark_groupsource.group.evidence import (
     ConfirmedPlans,
     Question,
     find_out,
-    record_that_shows,
+    progress_record,
 )
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat, OwedRange, mark_of
 from spark_groupsource.handoff.rules import Stream
@@ -79,10 +79,10 @@ class Plans(ConfirmedPlans):
         assert self.held.answer()
         assert self.take() is not failed
 
-    def find(self, holding: CommitRecord = HOLDING, *, takes_over: bool = False, failed: bool = False) -> list[str]:
+    def find(self, holding: CommitRecord = HOLDING, *, liveness_matters: bool = False, failed: bool = False) -> list[str]:
         """Ask, and return which requests that took."""
         self.group.asked = []
-        self.ask(ME, [MINE], [holding], takes_over=takes_over, interval_s=0)
+        self.ask(ME, [MINE], [holding], liveness_matters=liveness_matters, interval_s=0)
         self.answer(failed=failed)
         return [request for request in self.group.asked if request != "pause"]
 
@@ -123,10 +123,10 @@ def test_nothing_is_asked_before_the_interval_is_over_or_while_nothing_is_held(g
     plans.find()
     for now, expected in ((1.9, 0), (2.0, 1)):
         plans.now = now
-        plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=2)
+        plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=2)
         assert len(plans.held.waiting) == expected
     plans.answer()
-    plans.ask(ME, [MINE], [done("me", 4)], takes_over=False, interval_s=0)
+    plans.ask(ME, [MINE], [done("me", 4)], liveness_matters=False, interval_s=0)
     assert plans.held.waiting == []
 
 
@@ -155,7 +155,7 @@ def test_an_error_of_the_subscribed_topics_changes_nothing(group: Group, plans: 
 def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
     group: Group, plans: Plans, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
+    plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     question = plans.held.waiting[0]
     plans.held.waiting[0] = Question(None, question.asked_elsewhere, True, True, False)  # type: ignore[arg-type]
     plans.answer(failed=True)
@@ -171,9 +171,9 @@ def test_a_stream_is_protected_while_it_has_the_record_of_another_member_s_parti
 
 
 def test_a_question_waits_while_another_one_is_open(group: Group, plans: Plans) -> None:
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
+    plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     assert plans.unanswered
-    plans.ask(ME, [MINE], [TWO], takes_over=False, interval_s=0)
+    plans.ask(ME, [MINE], [TWO], liveness_matters=False, interval_s=0)
     assert len(plans.held.waiting) == 1
     plans.answer()
     assert not plans.unanswered
@@ -185,11 +185,11 @@ def test_a_question_waits_while_another_one_is_open(group: Group, plans: Plans) 
 
 def test_an_answer_from_before_an_adoption_does_not_count(group: Group, plans: Plans) -> None:
     plans.find()
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
+    plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     group.here[SHARED] = done("them", 6)
     assert plans.held.answer()
     plans.adopted()
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
+    plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     group.here[SHARED] = done("third", 6)
     assert not plans.take()
     assert plans.protects() == {"them"}, "it was not asked for since"
@@ -205,7 +205,7 @@ class TestARecordThatAnotherClientKeeps:
         group.here[SHARED] = done("them", 6, "them-1")
 
     def found(self, plans: Plans) -> list[str]:
-        return plans.find(takes_over=True)
+        return plans.find(liveness_matters=True)
 
     def test_shows_its_stream_as_alive_until_two_answers_agree(self, group: Group, plans: Plans) -> None:
         assert self.found(plans) == ["here", "elsewhere"], "nobody seemed to be alive"
@@ -240,21 +240,21 @@ class TestARecordThatAnotherClientKeeps:
     def test_needs_its_helper_no_longer_than_something_is_held(self, group: Group, plans: Plans) -> None:
         self.found(plans)
         self.found(plans)
-        plans.ask(ME, [MINE], [HOLDING], takes_over=True, interval_s=0)
+        plans.ask(ME, [MINE], [HOLDING], liveness_matters=True, interval_s=0)
         group.asked = []
-        plans.ask(ME, [MINE], [], takes_over=True, interval_s=0)
+        plans.ask(ME, [MINE], [], liveness_matters=True, interval_s=0)
         assert group.asked == [], "a question is open"
         plans.answer()
         group.asked = []
-        plans.ask(ME, [MINE], [], takes_over=True, interval_s=0)
-        plans.ask(ME, [MINE], [], takes_over=True, interval_s=0)
+        plans.ask(ME, [MINE], [], liveness_matters=True, interval_s=0)
+        plans.ask(ME, [MINE], [], liveness_matters=True, interval_s=0)
         assert group.asked == ["pause"]
 
 
 def test_a_stream_that_released_its_claims_open_shows_in_another_record_that_they_are_done() -> None:
     stream = Stream("me", logged=5, durable=5, ranges={THEIRS: (OffsetRange(0, 10),)})
-    (shown,) = record_that_shows(stream, {MINE: done("me", 4)}).items()
+    (shown,) = progress_record(stream, {MINE: done("me", 4)}).items()
     assert (shown[0], shown[1].done, shown[1].logged) == (MINE, 5, 5)
-    assert record_that_shows(stream, {MINE: done("me", 5)}) == {}
-    assert record_that_shows(stream, {}) == {}
-    assert record_that_shows(stream, {MINE: done("me", 4), THEIRS: done("me", 4)}) == {}, "its next claim shows it"
+    assert progress_record(stream, {MINE: done("me", 5)}) == {}
+    assert progress_record(stream, {}) == {}
+    assert progress_record(stream, {MINE: done("me", 4), THEIRS: done("me", 4)}) == {}, "its next claim shows it"

@@ -97,7 +97,7 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     holding = new_beside_dead_ones(NOT_CHOSEN)
-    assert holding.takes_over, "it matters who is alive"
+    assert holding.liveness_matters, "it matters who is alive"
     for now in (0.0, 10.0):
         holding.note(BOTH, ME, now, {"live"})
         holding.warn(BOTH, ME)
@@ -111,7 +111,7 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
     holding.note(BOTH, ME, 20.0, ())
     holding.warn(BOTH, ME)
     assert "streams gone, live" in caplog.messages[-1], "it has died, too"
-    assert not holding.takes_over, "everything is said"
+    assert not holding.liveness_matters, "everything is said"
 
 
 @pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (HeldClaims(reread_after_s=0), True)])
@@ -123,16 +123,16 @@ def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
     holding.note(BOTH, ME, 0.0, ())
     holding.warn(BOTH, ME)
     assert all("are held back" in text for text in caplog.messages)
-    assert holding.takes_over == (policy.reread_after_s is not None)
+    assert holding.liveness_matters == (policy.reread_after_s is not None)
 
 
 def test_a_new_query_does_not_warn_of_what_is_confirmed_by_then_or_was_claimed_after_it_came(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     holding = HeldRanges(NOT_CHOSEN, fresh=True)
-    assert not holding.takes_over
+    assert not holding.liveness_matters
     holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
-    assert holding.takes_over, "it matters who is alive"
+    assert holding.liveness_matters, "it matters who is alive"
     later = {ORDERS: record(OWED), RETURNS: record()}
     holding.note(later, ME, 0.0, ())
     holding.warn(later, ME)

@@ -224,7 +224,7 @@ def test_after_a_loss_the_partition_is_read_on_behind_it_and_one_of_a_deleted_to
     moved_meanwhile = PartitionLoss(MORE, Cause.EXPIRED, 7, (OffsetRange(7, 20),), 20)
     deleted = PartitionLoss(RETURNS, Cause.DELETED, 7)
     group.deleted = {"returns"}
-    group.ledger.go_on([expired, moved_meanwhile, deleted])
+    group.ledger.continue_after([expired, moved_meanwhile, deleted])
     assert group.ledger.positions == {ORDERS: 20}
     group.deleted = set()
     group.pass_time(1)
@@ -280,7 +280,7 @@ class TestRangesThatAreHeldForAnotherStream:
         group.acquire(ORDERS)
         group.answer_about_others()
         group.now += 3
-        group.ledger.ask_what_is_settled()
+        group.ledger.ask_which_plans_are_done()
         group.answer_about_others()
         assert self.owed(group) == ["them"]
         group.commits[RETURNS] = self.DONE
@@ -292,9 +292,9 @@ class TestRangesThatAreHeldForAnotherStream:
         group = GroupInMemory(held_claims=HeldClaims(reread_after_s=0))
         group.commits[ORDERS] = self.HELD
         group.acquire(ORDERS)
-        assert group.ledger.opened().again == {}, "no answer has shown yet that the other stream is dead"
+        assert group.ledger.plan_input().reread == {}, "no answer has shown yet that the other stream is dead"
         group.answer_about_others()
-        planned = {ORDERS: (*group.ledger.opened().again[ORDERS], OffsetRange(20, 22))}
+        planned = {ORDERS: (*group.ledger.plan_input().reread[ORDERS], OffsetRange(20, 22))}
         assert group.claim(0, planned).granted == {ORDERS: (OffsetRange(0, 20), OffsetRange(20, 22))}
         assert self.owed(group) == []
 
@@ -306,9 +306,9 @@ class TestRangesThatAreHeldForAnotherStream:
         group.ledger.lost(frozenset({ORDERS}))
         group.acquire(ORDERS)
         group.answer_about_others()
-        assert group.ledger.opened().again == {}
+        assert group.ledger.plan_input().reread == {}
         group.answer_about_others()
-        assert group.ledger.opened().again == {ORDERS: (OffsetRange(0, 20),)}
+        assert group.ledger.plan_input().reread == {ORDERS: (OffsetRange(0, 20),)}
 
     def test_are_asked_about_although_the_adoption_of_other_partitions_failed(self, group: GroupInMemory) -> None:
         group.commits[RETURNS] = Foreign(3)

@@ -15,7 +15,6 @@ from spark_groupsource.handoff.losses import (
     LogState,
     PartitionLoss,
     commit_loss,
-    left_partition_losses,
     partition_losses,
     plan_losses,
     record_after,
@@ -23,6 +22,7 @@ from spark_groupsource.handoff.losses import (
     refuse_target,
     target_losses,
     to_validate,
+    unowned_partition_losses,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -85,7 +85,7 @@ class TestALogThatAStreamOwns:
     @pytest.mark.parametrize(("start", "end"), [(0, 70), (0, 100), (5, 500)])
     def test_of_another_topic_is_lost_however_many_records_that_has(self, start: int, end: int) -> None:
         (loss,) = found(logs(start, end, NEW), last_end=130)
-        assert (loss.cause, loss.resume, loss.was, loss.topic_id) == (Cause.RECREATED, start, OLD, NEW)
+        assert (loss.cause, loss.resume, loss.earlier_id, loss.topic_id) == (Cause.RECREATED, start, OLD, NEW)
         assert loss.lost == ((60, 80), (100, 130)), "what was held for another stream, and what was not read"
         assert "the next offset to read was 100" in str(loss)
         assert f"(its id was {OLD} and is {NEW}); the new log starts at {start}" in str(loss)
@@ -137,7 +137,7 @@ class TestAPartitionThatIsAcquired:
         self, commit: GroupCommit, position: int, lost: tuple[tuple[int, int], ...]
     ) -> None:
         loss = commit_loss(STREAM, ORDERS, commit, NEW, 5)
-        assert (loss.position, loss.lost, loss.resume, loss.was, loss.topic_id) == (position, lost, 5, OLD, NEW)
+        assert (loss.position, loss.lost, loss.resume, loss.earlier_id, loss.topic_id) == (position, lost, 5, OLD, NEW)
 
     def test_that_only_another_stream_had_lost_what_nobody_knows(self) -> None:
         loss = commit_loss(replace(STREAM, ranges={}), ORDERS, None, NEW, 0)
@@ -168,8 +168,8 @@ class TestAPlan:
 
 
 def test_a_deleted_topic_whose_partitions_this_member_lost_is_known_from_the_last_plan() -> None:
-    assert left_partition_losses(STREAM, {ORDERS}, {"orders": NEW}) == []
-    (loss,) = left_partition_losses(STREAM, {ORDERS}, {"orders": None})
+    assert unowned_partition_losses(STREAM, {ORDERS}, {"orders": NEW}) == []
+    (loss,) = unowned_partition_losses(STREAM, {ORDERS}, {"orders": None})
     assert str(loss) == "orders-3: the next offset to read was 200, and the topic no longer exists"
 
 
@@ -220,7 +220,7 @@ def test_the_error_lists_every_range_up_to_twenty_and_what_to_do() -> None:
     assert "orders-20 " not in text
     assert "and 3 more partitions" in text
     assert "failOnDataLoss to false" in text
-    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*ends whatever the value of failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*ends even with failOnDataLoss=false"):
         refuse_target(losses)
 
 
@@ -263,17 +263,17 @@ class TestALogThatSeemsToBeCut:
         for _ in range(6):
             assert doubts.about(found(without_ids), without_ids) == {ORDERS}
             now[0] += 10
-        assert not doubts.again
+        assert not doubts.to_recheck
         assert doubts.about(found(self.CUT), self.CUT) == set()
 
     def test_at_two_looks_an_hour_apart_is_asked_about_until_it_is_believed(self, doubts: CutDoubts, now: list[float]) -> None:
         assert doubts.about(found(self.CUT), self.CUT) == {ORDERS}
-        assert not doubts.again
+        assert not doubts.to_recheck
         now[0] += 3600
         for _ in range(24):
-            assert doubts.about(found(self.CUT), self.CUT) == doubts.again == {ORDERS}
+            assert doubts.about(found(self.CUT), self.CUT) == doubts.to_recheck == {ORDERS}
             now[0] += 0.5
-        assert doubts.about(found(self.CUT), self.CUT) == doubts.again == set()
+        assert doubts.about(found(self.CUT), self.CUT) == doubts.to_recheck == set()
 
     def test_at_two_looks_an_hour_apart_is_over_with_an_answer_that_has_the_records(
         self, doubts: CutDoubts, now: list[float]
@@ -282,7 +282,7 @@ class TestALogThatSeemsToBeCut:
         now[0] += 3600
         doubts.about(found(self.CUT), self.CUT)
         now[0] += 0.5
-        assert doubts.about(found(logs(0, 100)), logs(0, 100)) == doubts.again == set()
+        assert doubts.about(found(logs(0, 100)), logs(0, 100)) == doubts.to_recheck == set()
 
     def test_holds_back_no_other_loss(self, doubts: CutDoubts) -> None:
         for state in (logs(150, 300), logs(0, 70, NEW), logs(0, 70, None)):
@@ -294,4 +294,4 @@ class TestALogThatSeemsToBeCut:
         for _ in range(3):
             doubts.about(found(self.CUT), self.CUT)
         (record,) = caplog.records
-        assert record.getMessage().startswith("orders-3: its log seems to be cut off at 70, below what should be in it")
+        assert record.getMessage().startswith("orders-3: its log seems to be cut off at 70, below records that it should have")

@@ -58,7 +58,7 @@ class TestARecordKeepsRoomForItsNextOwner:
         count = next(count for count in range(1, 200) if with_room(crowded(count), (self.NEW,)) != (self.NEW,))
         assert count > 50
         stream = replace(LOGGED, ranges={ORDERS: (self.NEW,)})
-        claimed = claim(stream, ORDERS, crowded(count - 1), owned=True, held_since_planned=True, now=NOW).write
+        claimed = claim(stream, ORDERS, crowded(count - 1), owned=True, owned_since_planned=True, now=NOW).write
         assert claimed is not None
         after = adopt(Stream("n" * 64, 2**62, 2**62), ORDERS, claimed, starting_offset=0, done={})
         assert len(after.owed) == count

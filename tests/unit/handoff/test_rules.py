@@ -238,7 +238,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
     def test_when_it_adopts_a_partition_of_the_plan_or_claims_it(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 7 of stream me is done"):
             adopted(LOGGED, self.finished)
-        for case in (NOT_OWNED, {"owned": True, "held_since_planned": False}):
+        for case in (NOT_OWNED, {"owned": True, "owned_since_planned": False}):
             with pytest.raises(CheckpointBehindGroup, match="plan 7 of stream me is done"):
                 verdict(self.finished, **case)
 
@@ -359,14 +359,14 @@ READ, LEAVE, WAIT = Verdict(read=(RANGE,)), Verdict(), Verdict(waits=True)
 
 
 def verdict(
-    commit: GroupCommit, stream: Stream = LOGGED, /, *, owned: bool = True, held_since_planned: bool = True, now: int = NOW
+    commit: GroupCommit, stream: Stream = LOGGED, /, *, owned: bool = True, owned_since_planned: bool = True, now: int = NOW
 ) -> Verdict:
-    return claim(stream, ORDERS, commit, owned=owned, held_since_planned=held_since_planned, now=now)
+    return claim(stream, ORDERS, commit, owned=owned, owned_since_planned=owned_since_planned, now=now)
 
 
-NOT_OWNED = {"owned": False, "held_since_planned": False}
+NOT_OWNED = {"owned": False, "owned_since_planned": False}
 EVERY_CASE = pytest.mark.parametrize(
-    "case", [NOT_OWNED, {"owned": True, "held_since_planned": False}, {"owned": True, "held_since_planned": True}], ids=str
+    "case", [NOT_OWNED, {"owned": True, "owned_since_planned": False}, {"owned": True, "owned_since_planned": True}], ids=str
 )
 
 
@@ -412,7 +412,7 @@ class TestARangeOfAPlan:
         )
 
     def test_is_left_to_a_later_plan_by_a_run_that_did_not_plan_it_or_lost_the_partition_in_between(self) -> None:
-        assert verdict(record("me", 6, done=6, at=100), held_since_planned=False) == LEAVE
+        assert verdict(record("me", 6, done=6, at=100), owned_since_planned=False) == LEAVE
 
     @pytest.mark.parametrize("commit", [None, record("me", 6, done=6, at=100)], ids=["nobody has committed", "its own"])
     def test_waits_while_the_partition_is_not_owned_and_nobody_has_adopted_it(self, commit: GroupCommit) -> None:
@@ -470,7 +470,7 @@ class TestARangeOwedToAnotherStreamIsReread:
     def test_a_replay_reads_all_of_its_claims_and_the_next_owner_holds_each_of_them(self) -> None:
         stream = rereading((20, 60), (100, 200))
         claimed = verdict(self.before, stream).write
-        assert verdict(claimed, stream, held_since_planned=False).read == ((20, 60), (100, 200))
+        assert verdict(claimed, stream, owned_since_planned=False).read == ((20, 60), (100, 200))
         next_owner = adopt(Stream("next"), ORDERS, claimed, starting_offset=0, done={})
         assert [entry.range for entry in next_owner.owed if entry.stream == "me"] == [(20, 60), (100, 200)]
         assert verdict(next_owner, stream).read == ((20, 60), (100, 200))
@@ -482,7 +482,7 @@ class TestARangeOwedToAnotherStreamIsReread:
         assert verdict(taken, back, **NOT_OWNED) == LEAVE
         its_own = adopted(back, taken)
         assert OwedRange("me", 7, 20, 60, NOW) in its_own.owed
-        assert verdict(its_own, back, held_since_planned=False) == LEAVE
+        assert verdict(its_own, back, owned_since_planned=False) == LEAVE
 
 
 class TestAPlanIsDurable:
@@ -549,7 +549,7 @@ class TestTheLeaderEpochOfAPosition:
     @pytest.mark.parametrize(("epochs", "epoch"), [({ORDERS: 6}, 6), ({}, None)])
     def test_is_that_of_the_plan_once_its_range_is_claimed(self, epochs: dict[TopicPartition, int], epoch: int | None) -> None:
         before = record("me", 6, at=100, done=6).model_copy(update={"epoch": 4})
-        verdict = claim(replace(LOGGED, epochs=epochs), ORDERS, before, owned=True, held_since_planned=True, now=NOW)
+        verdict = claim(replace(LOGGED, epochs=epochs), ORDERS, before, owned=True, owned_since_planned=True, now=NOW)
         assert verdict.write is not None
         assert (verdict.write.next, verdict.write.epoch) == (200, epoch)
 

@@ -69,7 +69,7 @@ class TestWhatIsCounted:
         owed = (OwedRange("other", 7, 10, 20, 400), OwedRange("other", 7, 30, 35), OwedRange("me", 2, 50, 60, 300))
         theirs = CommitRecord(stream="me", logged=3, done=2, next=90, owed=owed)
         tally = Tally("g")
-        tally.holds({TopicPartition("t", 0): mine, TopicPartition("t", 1): theirs})
+        tally.records_changed({TopicPartition("t", 0): mine, TopicPartition("t", 1): theirs})
         scrape = scraped(tally)
         assert scrape.value("groupkafka_open_ranges") == 1
         assert scrape.value("groupkafka_open_offsets") == 10
@@ -88,7 +88,7 @@ class TestWhatIsCounted:
         in_flight = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=600)
         tally = Tally("g")
         idle = CommitRecord(stream="me", logged=3, done=3, next=30)
-        tally.holds({TopicPartition("t", number): one for number, one in enumerate((owed, unknown, in_flight, idle))})
+        tally.records_changed({TopicPartition("t", number): one for number, one in enumerate((owed, unknown, in_flight, idle))})
         scrape = scraped(tally)
         assert scrape.by_partition("groupkafka_partition_finished_lag_offsets") == {0: 60, 1: 10, 2: 0, 3: 0}
         assert scrape.by_partition("groupkafka_partition_held_back_timestamp_seconds") == {0: 400, 2: 600}
@@ -98,14 +98,14 @@ class TestWhatIsCounted:
     def test_lag_is_what_lag_tools_show_from_the_committed_offset_to_the_end(self) -> None:
         tally, partition = Tally("g"), TopicPartition("t", 0)
         in_flight = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=600)
-        tally.holds({partition: in_flight})
+        tally.records_changed({partition: in_flight})
         tally.planned({partition: 50}, 0.1, None)
         assert scraped(tally).by_partition("groupkafka_partition_lag_offsets") == {0: 30}
 
     def test_an_end_below_the_position_is_no_lag(self) -> None:
         tally = Tally("g")
         one = TopicPartition("t", 0)
-        tally.holds({one: CommitRecord(stream="me", logged=0, done=0, next=30)})
+        tally.records_changed({one: CommitRecord(stream="me", logged=0, done=0, next=30)})
         tally.planned({one: 20, TopicPartition("t", 1): 50}, 0.1, None)
         scrape = scraped(tally)
         assert scrape.by_partition("groupkafka_partition_lag_offsets") == {0: 0}

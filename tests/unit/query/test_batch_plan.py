@@ -50,7 +50,7 @@ def test_a_cut_is_not_believed_at_the_first_look(low_until_s: float, is_cut: boo
 
     if is_cut:
         with pytest.raises(DataLossError):
-            batch_plan._still_true(COMMITS, [ORDERS], logs, options)
+            batch_plan._corrected(COMMITS, [ORDERS], logs, options)
     else:
-        assert batch_plan._still_true(COMMITS, [ORDERS], logs, options) == COMMITS
+        assert batch_plan._corrected(COMMITS, [ORDERS], logs, options) == COMMITS
     assert clock.s == 40.0, "two looks"

@@ -148,7 +148,10 @@ def test_a_topic_that_is_no_longer_subscribed_is_left_when_nobody_has_adopted_it
     run = Run(monkeypatch, subscribe="orders")
     run.given = frozenset({ORDERS})
     assert run.cycle.claim(before, logged) == {ORDERS: (OffsetRange(7, 17),)}
-    assert "leaves returns-0 [7, 12): the query no longer subscribes to the topic, and no other member has adopted" in caplog.text
+    assert (
+        "leaves out returns-0 [7, 12): the query no longer subscribes to the topic, and no other member has adopted"
+        in caplog.text
+    )
 
 
 def test_offsets_of_two_streams_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +165,7 @@ def test_offsets_of_another_cluster_are_void_and_said_so_once(run: Run, caplog: 
     logged = run.logged()
     run.cluster = "elsewhere"
     assert [run.cycle.claim(run.durable, logged) for _ in range(2)] == [{}, {}]
-    assert caplog.text.count("the checkpoint is of Kafka cluster here, and this is cluster elsewhere") == 1
+    assert caplog.text.count("the checkpoint is of Kafka cluster here, but this is cluster elsewhere") == 1
 
 
 def test_lag_and_what_is_held_are_reported_once_the_run_has_joined(run: Run) -> None:

@@ -53,7 +53,7 @@ class Watched:
             None if location is None else str(location),
             report=self._report,
             closed=lambda plan: self.closed >= plan,
-            hurried=lambda: self.draining,
+            is_urgent=lambda: self.draining,
             reports=reports,
             clock=self.clock,
         )
@@ -133,8 +133,8 @@ def test_each_plan_is_reported_once_when_it_is_durable(
             run.reports.write(STREAM, plan)
         run.until_reported(*range(plan + 1))
         run.ahead += 1000
-        assert run.watch.known(plan) < 1000, "the claims were closed long ago"
-        assert run.watch.known(plan) == 0.0, "nothing is claimed"
+        assert run.watch.stop_watching(plan) < 1000, "the claims were closed long ago"
+        assert run.watch.stop_watching(plan) == 0.0, "nothing is claimed"
 
 
 def test_a_plan_is_not_reported_while_its_claims_are_being_made(watched: Watch) -> None:
@@ -167,7 +167,7 @@ def test_a_report_that_was_there_before_the_claim_is_not_believed(watched: Watch
     run.reports.write(STREAM, 3)
     run.claim(3)
     run.look()
-    assert run.watch.known(3) > 0
+    assert run.watch.stop_watching(3) > 0
     assert run.reported == []
 
 
@@ -178,7 +178,7 @@ def test_a_report_of_another_plan_is_ignored(watched: Watch, plan: int) -> None:
     run.reports.write(STREAM, plan)
     run.reports.write(OTHER, 3)
     run.look()
-    assert run.watch.known(3) > 0
+    assert run.watch.stop_watching(3) > 0
     assert run.reported == []
 
 
@@ -209,7 +209,7 @@ def test_the_checkpoint_of_another_stream_is_an_error_that_names_both(watched: W
     ):
         run.watch.claiming(STREAM, 0)
     with pytest.raises(CheckpointOfAnotherStream):
-        run.watch.known(-1)
+        run.watch.stop_watching(-1)
 
 
 def test_the_first_claim_waits_until_a_file_that_seems_to_be_wrong_is_known_to_be_so(
@@ -274,7 +274,7 @@ def test_a_plan_without_any_claim_is_not_looked_for(watched: Watch, caplog: pyte
     run.watch.claiming(STREAM, 0)
     run.watch.nothing_claimed()
     run.ahead += 10 * UNREPORTED_S
-    assert run.watch.known(0) == 0.0
+    assert run.watch.stop_watching(0) == 0.0
     run.watch.conclude(AT_STOP_S)
     assert run.watch._suspected is None
     assert caplog.messages == []
@@ -299,7 +299,7 @@ def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
     for plan in (0, 1, 2):
         run.claim(plan)
         run.ahead += 2 * UNREPORTED_S
-        assert run.watch.known(plan) >= 2 * UNREPORTED_S
+        assert run.watch.stop_watching(plan) >= 2 * UNREPORTED_S
         run.ahead += REPORTED_WITHIN_S + 1
         run.watch._wake()
         until(lambda: caplog.messages, "a warning")
@@ -319,7 +319,7 @@ def test_a_micro_batch_that_takes_long_is_no_reason_to_warn(
         checkpoint.log(plan, plan)
         run.claim(plan)
         run.ahead += 2 * UNREPORTED_S
-        run.watch.known(plan)
+        run.watch.stop_watching(plan)
         if way == "report":
             run.reports.write(STREAM, plan)
     run.claim(3)
@@ -471,14 +471,14 @@ class TestWithoutTheThreads:
         run = watched("report")
         run.hold(3, made=made)
         run.ahead += 2 * UNREPORTED_S
-        assert run.watch.known(plan) == 0.0
+        assert run.watch.stop_watching(plan) == 0.0
         assert run.watch._suspected is None
 
     def test_claims_that_are_open_for_a_short_time_are_no_reason_to_warn(self, watched: Watch) -> None:
         run = watched("report")
         run.hold(3)
         run.ahead += UNREPORTED_S / 2
-        assert run.watch.known(3) >= UNREPORTED_S / 2
+        assert run.watch.stop_watching(3) >= UNREPORTED_S / 2
         assert run.watch._suspected is None
 
     def test_a_warning_does_not_wait_for_ever_while_triggers_follow_each_other(
@@ -489,7 +489,7 @@ class TestWithoutTheThreads:
         warned = []
         for plan in range(3):
             run.hold(plan, for_s=UNREPORTED_S + 1)
-            run.watch.known(plan)
+            run.watch.stop_watching(plan)
             run.ahead += 0.4 * REPORTED_WITHIN_S
             run.watch._poll_report()
             warned.append(len(caplog.messages))
@@ -501,7 +501,7 @@ class TestWithoutTheThreads:
         run = watched("report")
         run.hold(3)
         run.ahead += 2 * UNREPORTED_S
-        run.watch.known(3)
+        run.watch.stop_watching(3)
         run.reports.write(STREAM, 3)
         run.ahead += 2 * REPORTED_WITHIN_S
         run.watch._poll_report()
@@ -514,7 +514,7 @@ class TestWithoutTheThreads:
         """The first micro-batch took 50 s. The driver's program is as slow, and the next trigger comes before its report."""
         run = watched("report")
         run.hold(0, for_s=50)
-        run.watch.known(0)
+        run.watch.stop_watching(0)
         for _ in range(20):
             run.ahead += 1
             run.watch._poll_report()

@@ -23,7 +23,11 @@ from tests.support.options import parse
     ("partitions", "kind", "text"),
     [
         (frozenset[TopicPartition](), AssignmentTimeout, "gave this driver no assignment"),
-        (frozenset({TopicPartition("orders", 3)}), BrokerUnavailable, r"gave this driver orders-3, .* where to read it.*leaders"),
+        (
+            frozenset({TopicPartition("orders", 3)}),
+            BrokerUnavailable,
+            r"assigned orders-3 to this driver, .* where to start reading\. .*leaders",
+        ),
     ],
 )
 def test_a_start_that_takes_too_long(partitions: frozenset[TopicPartition], kind: type[Exception], text: str) -> None:

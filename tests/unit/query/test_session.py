@@ -37,7 +37,7 @@ from tests.support.group_in_memory import GroupInMemory
 
 KEPT, OLD = TopicPartition("kept", 0), TopicPartition("old", 0)
 PLAN: Ranges = {KEPT: (OffsetRange(7, 10),), OLD: (OffsetRange(7, 9),)}
-DELETED = PartitionLoss(OLD, Cause.DELETED, 9, (OffsetRange(7, 9),), was="a" * 22)
+DELETED = PartitionLoss(OLD, Cause.DELETED, 9, (OffsetRange(7, 9),), earlier_id="a" * 22)
 EXPIRED = PartitionLoss(KEPT, Cause.EXPIRED, 7, (OffsetRange(7, 8),), 8)
 NAME = "a" * 12
 STREAM = Stream(NAME)
@@ -235,7 +235,7 @@ def test_after_a_commit_without_an_answer_it_leaves_and_takes_the_steps_as_a_new
     run.failures = [CommitOutcomeUnknown("no answer")] * 2
     assert run.as_member(STREAM, NEWEST, run.claimed) == PLAN
     assert (run.left, len(run.time_to_join)) == (2, 3)
-    assert caplog.text.count("joins it as a new member, since a commit got no answer: no answer") == 2
+    assert caplog.text.count("joins it as a new member, because a commit got no answer: no answer") == 2
 
 
 def test_its_patience_counts_from_the_first_answer_that_is_missing(run: Run) -> None:
@@ -303,11 +303,11 @@ def test_a_query_that_ends_because_of_a_loss_gives_up_the_deleted_topic_and_can_
 
 def test_what_is_lost_is_warned_of_and_left_behind_or_ends_the_query(run: Run) -> None:
     deleted = PartitionLoss(OLD, Cause.DELETED, 7)
-    run.go_on([deleted, EXPIRED])
+    run.continue_after([deleted, EXPIRED])
     assert run.positions == {KEPT: 8}
     assert run.warned == [deleted, EXPIRED]
     run = Run(fail=True).joined()
     with pytest.raises(DataLossError, match="kept-0"):
-        run.go_on([deleted, EXPIRED])
+        run.continue_after([deleted, EXPIRED])
     assert run.positions == {KEPT: 7}, "nothing else moves: the next run finds it again"
     assert run.warned == []

@@ -132,7 +132,7 @@ JSON = '{"orders":{"0":4,"1":-1,"2":-2}}'
 def test_what_the_options_mean_when_a_stream_begins(
     brokers: Brokers, options: dict[str, str], starts: dict[TopicPartition, Start]
 ) -> None:
-    assert starting(brokers, **options).now(ALL) == starts
+    assert starting(brokers, **options).for_new_stream(ALL) == starts
 
 
 @pytest.mark.parametrize(
@@ -145,16 +145,16 @@ def test_what_a_leader_does_not_answer_is_kept_as_it_was_asked_and_does_not_dela
 ) -> None:
     brokers.away = {SECOND}
     start = starting(brokers, **options)
-    assert start.now(ALL)[SECOND] == unknown
+    assert start.for_new_stream(ALL)[SECOND] == unknown
     assert brokers.now <= ASK_LEADERS_S + 3
     assert "leaders of 1 partitions do not answer: orders-1." in caplog.text
-    known = start.now([FIRST])[FIRST]
+    known = start.for_new_stream([FIRST])[FIRST]
     assert isinstance(known, int)
     assert known >= 0
 
 
 def test_a_time_without_a_record_is_an_answer(brokers: Brokers) -> None:
-    starting(brokers, startingTimestamp="2500").now(ALL)
+    starting(brokers, startingTimestamp="2500").for_new_stream(ALL)
     assert brokers.asked == 1
 
 

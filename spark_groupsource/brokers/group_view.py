@@ -114,15 +114,15 @@ class PartitionView:
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
-    def held_back(self) -> HeldBack | None:
-        """The range that holds the committed offset back. `None` if there is none, or if the record cannot be read."""
+    def lowest_claim(self) -> HeldBack | None:
+        """The lowest claim, at which the committed offset stays. `None` if nothing is claimed, or the record cannot be read."""
         return self.commit.held_back if isinstance(self.commit, CommitRecord) else None
 
     @property
     def finished_lag(self) -> int:
         """The number of offsets in `lag` that are finished, but lie above a range that is not confirmed."""
-        held = self.held_back
-        return 0 if held is None else min(held.finished_lag, self.lag or 0)
+        lowest = self.lowest_claim
+        return 0 if lowest is None else min(lowest.finished_lag, self.lag or 0)
 
 
 @dataclass(frozen=True)

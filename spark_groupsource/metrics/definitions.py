@@ -156,7 +156,7 @@ METRICS = (
         ],
     ),
     Metric(
-        "groupkafka_partition_held_back_timestamp_seconds",
+        "groupkafka_partition_lowest_claim_timestamp_seconds",
         Kind.GAUGE,
         (*PARTITION, "stream"),
         "When the range that holds the committed offset back was claimed, in seconds since 1970 by the clock of the query "

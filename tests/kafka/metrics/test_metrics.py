@@ -121,7 +121,7 @@ def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(filled: Filled
     b.plan()  # confirms it
     held = scraped(other)
     assert held.value("groupkafka_partition_finished_lag_offsets", partition=str(moved.partition)) == 3
-    since = held.value("groupkafka_partition_held_back_timestamp_seconds", stream=a.done.stream)
+    since = held.value("groupkafka_partition_lowest_claim_timestamp_seconds", stream=a.done.stream)
     assert since == held.value("groupkafka_held_oldest_timestamp_seconds")
     a.finish()
     a.plan()
@@ -132,7 +132,7 @@ def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(filled: Filled
 
     until(settled, "b sees that a has confirmed it")
     assert scraped(other).value("groupkafka_partition_finished_lag_offsets") == 0
-    assert not scraped(other).series("groupkafka_partition_held_back_timestamp_seconds")
+    assert not scraped(other).series("groupkafka_partition_lowest_claim_timestamp_seconds")
 
 
 def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(filled: Filled, query: MakeQuery) -> None:

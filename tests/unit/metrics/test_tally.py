@@ -91,9 +91,9 @@ class TestWhatIsCounted:
         tally.holds({TopicPartition("t", number): one for number, one in enumerate((owed, unknown, in_flight, idle))})
         scrape = scraped(tally)
         assert scrape.by_partition("groupkafka_partition_finished_lag_offsets") == {0: 60, 1: 10, 2: 0, 3: 0}
-        assert scrape.by_partition("groupkafka_partition_held_back_timestamp_seconds") == {0: 400, 2: 600}
-        assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="0", stream="b") == 400
-        assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="2", stream="me") == 600
+        assert scrape.by_partition("groupkafka_partition_lowest_claim_timestamp_seconds") == {0: 400, 2: 600}
+        assert scrape.value("groupkafka_partition_lowest_claim_timestamp_seconds", partition="0", stream="b") == 400
+        assert scrape.value("groupkafka_partition_lowest_claim_timestamp_seconds", partition="2", stream="me") == 600
 
     def test_lag_is_what_lag_tools_show_from_the_committed_offset_to_the_end(self) -> None:
         tally, partition = Tally("g"), TopicPartition("t", 0)

@@ -71,9 +71,9 @@ class TestWhatIsCounted:
         tally = Tally("g")
         tally.holds({TopicPartition("t", 0): mine, TopicPartition("t", 1): theirs})
         scrape = scraped(tally)
-        assert scrape.value("groupkafka_open_ranges") == 1
-        assert scrape.value("groupkafka_open_offsets") == 10
-        assert scrape.value("groupkafka_open_oldest_timestamp_seconds") == 500
+        assert scrape.value("groupkafka_in_flight_ranges") == 1
+        assert scrape.value("groupkafka_in_flight_offsets") == 10
+        assert scrape.value("groupkafka_in_flight_oldest_timestamp_seconds") == 500
         assert scrape.value("groupkafka_held_ranges") == 2
         assert scrape.value("groupkafka_held_offsets") == 15
         assert scrape.value("groupkafka_held_oldest_timestamp_seconds") == 400

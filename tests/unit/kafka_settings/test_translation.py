@@ -30,7 +30,7 @@ def test_a_setting_that_only_a_newer_librdkafka_knows_is_passed_on(monkeypatch: 
     monkeypatch.setattr(translation, "NAMES", NAMES - {"socket.nagle.disable", "ssl.providers"})
     assert translate({"socket.nagle.disable": "TRUE"}) == {"socket.nagle.disable": "true"}
     assert "Expected bool value" in refusal({"socket.nagle.disable": "yes"})
-    assert "no setting of this name" in refusal({"ssl.providers": "default"}), "its name may name code"
+    assert "no setting with this name" in refusal({"ssl.providers": "default"}), "its name may name code"
 
 
 # ConsumerConfig.configNames() of Kafka 4.3; `exclude.internal.topics` is an option of its own.
@@ -72,7 +72,7 @@ ssl.truststore.password ssl.truststore.type value.deserializer
 
 @pytest.mark.parametrize("name", JAVA_CONSUMER_SETTINGS)
 def test_every_setting_of_the_java_consumer_is_translated_or_refused_with_a_reason(name: str) -> None:
-    assert not any("has no setting of this name" in problem for problem in translation_of({name: "x"}).problems)
+    assert not any("has no setting with this name" in problem for problem in translation_of({name: "x"}).problems)
 
 
 # --- What is translated ------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_it_is_translated_and_librdkafka_takes_it(java: dict[str, str], librdkaf
 
 REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "misspelt": ({"sesion.timeout.ms": "1"}, ("kafka.sesion.timeout.ms", "Did you mean kafka.session.timeout.ms")),
-    "unheard of": ({"zzz": "value"}, ("kafka.zzz", "no setting of this name")),
+    "unheard of": ({"zzz": "value"}, ("kafka.zzz", "no setting with this name")),
     "not a number": ({"session.timeout.ms": "6s"}, ("kafka.session.timeout.ms = '6s'", "a whole number")),
     "too large under Java's name": (
         {"request.timeout.ms": "400000"},

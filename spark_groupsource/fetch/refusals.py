@@ -38,8 +38,8 @@ _OF_ZSTD = "(codec 0x4)"
 """Part of librdkafka's text for a batch in zstd that it cannot decompress."""
 
 _WRONG_CHECKSUM = "failed CRC32"
-"""Part of librdkafka's text for a batch with a wrong checksum. It returns no record of the batch and continues after it at a wrong
-offset, so nothing after this error may be read."""
+"""Part of librdkafka's text for a batch with a wrong checksum. It returns no record of the batch and continues after it at a
+wrong offset, so nothing after this error may be read."""
 
 _RUNBOOK = "skip the batch (docs/operations.md, One record fails each time)"
 """What to do about a batch that no client can read."""

@@ -223,7 +223,7 @@ def _tokens(draft: Draft) -> None:
     if OAUTH_CALLBACK in settings:
         unused = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
         for name in sorted(unused - {"sasl.oauthbearer.config"}):
-            draft.wrong(name, "this has no effect, because kafka.oauth_cb provides the tokens; keep only one of them")
+            draft.wrong(name, "kafka.oauth_cb provides the tokens, so this has no effect; keep only one of them")
     elif settings.get("sasl.oauthbearer.method") != "oidc":
         if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
             draft.wrong(

@@ -118,4 +118,4 @@ def test_members_and_coordinator_that_differ_are_in_each_summary_and_in_the_live
 def test_a_record_that_only_a_newer_version_can_read_is_in_the_summary() -> None:
     lines: list[str] = []
     PlainLines(lines.append).show(Snapshot("billing", AT, view(commits={0: OtherFormat(2, 5), 1: Foreign(10)})))
-    assert lines[-1].endswith(", 1 in format 5: not readable by this version; see groupkafka claims")
+    assert lines[-1].endswith(", 1 in format 5, which this version cannot read; see groupkafka claims")

@@ -1,4 +1,4 @@
-"""How a query and a task of the sink bear each error of the brokers, as the tables of docs/broker-codes.md say it."""
+"""Defines what a query, and a task of the sink, does about each error of the brokers, for the tables of docs/broker-codes.md."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, TRANS
 
 
 class Handling(NamedTuple):
-    """What a query or a task does about an error."""
+    """What a query or a task does about an error, and for how long."""
 
     doing: str
     for_how_long: str
-    """With `option`, its default."""
+    """If `option` is set, the default of that option."""
     option: str | None
     said: str | None = None
-    """What brokers say, or do not say, besides the codes of the tables."""
+    """What happens at the brokers, besides the codes of the tables."""
 
 
 def names_of_codes(codes: Iterable[int]) -> list[str]:
@@ -52,7 +52,7 @@ def names_of_codes(codes: Iterable[int]) -> list[str]:
 
 
 class Case(NamedTuple):
-    """One line of a table: an error of this package, what brokers or librdkafka say when it is raised, and what is done."""
+    """A row of a table: an error of this package, what brokers or librdkafka report when it is raised, and what is done."""
 
     error: str
     said: str
@@ -66,50 +66,51 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling(ENDS, "9 to 15 s", None, "no answer to the first requests of a start"),
         Handling(
-            "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later one, or any other error"
+            "retries", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later request, or another error"
         ),
         Handling(
-            "warns once, and reads the other partitions; if it last asked nearly as long ago, the trigger waits for the answer",
+            "warns once, and reads the other partitions; if its last request was nearly as long ago, the trigger waits for the "
+            "answer",
             "2 min, each partition",
             "kafkaConsumer.pollTimeoutMs",
-            "the leader of an owned partition is silent",
+            "the leader of an owned partition does not answer",
         ),
         Handling(
-            "reads the other partitions; asks again between triggers, too",
+            "reads the other partitions; retries between triggers, too",
             "2 min, each partition",
             "assignmentTimeout",
-            "the same, and the group has no commit there yet",
+            "the same, and the group has no commit for the partition yet",
         ),
         Handling(
-            "the task asks again; then Spark retries the task",
+            "the task retries; then Spark retries the task",
             "2 min, each attempt",
             "kafkaConsumer.pollTimeoutMs",
-            "the leader is silent to a task",
+            "the leader does not answer a task",
         ),
-        Handling("asks again", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader is silent to a batch read"),
+        Handling("retries", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader does not answer a batch read"),
     ),
     AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
     ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member takes over a partition that must be read"),),
     GenerationChanged: (
-        Handling("takes part in the rebalance, commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
+        Handling("takes part in the rebalance and commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
     ),
     CoordinatorUnavailable: (Handling("commits again", "2 min, each of Spark's calls", "assignmentTimeout"),),
-    MemberUnknown: (Handling("rejoins, claims again", "2 min, each of Spark's calls", "assignmentTimeout"),),
+    MemberUnknown: (Handling("rejoins and claims again", "2 min, each of Spark's calls", "assignmentTimeout"),),
     CommitOutcomeUnknown: (
         Handling(
-            "leaves the group, joins it as a new member, continues from what the group holds",
+            "leaves the group, joins it as a new member, and continues from the group's commits",
             "2 min, each of Spark's calls",
             "assignmentTimeout",
             "no answer to a commit, which librdkafka sends up to three times: within `kafka.request.timeout.ms` (60 s) each, or "
-            "until the connection breaks, as when a heartbeat of KIP-848 gets no answer within the brokers' interval (5 s)",
+            "until the connection breaks, as it does if a heartbeat of KIP-848 gets no answer within the brokers' interval (5 s)",
         ),
     ),
     CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
     AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
-    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or that of Kafka Connect"),),
+    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or a group of Kafka Connect"),),
     TopicNotFound: (
-        Handling("at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
+        Handling("at its start: ends. Later: gives up the partitions, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
     ),
     MemberFenced: (
         Handling("at its start with `kafka.group.protocol=consumer`: joins again. Otherwise: ends", "2 min", "assignmentTimeout"),
@@ -120,27 +121,27 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "joins again",
             "2 min, each of Spark's calls",
             "assignmentTimeout",
-            "GROUP_MAX_SIZE_REACHED, to a run that has been a member before: it has left, and the group may still count its "
-            "earlier member",
+            "GROUP_MAX_SIZE_REACHED, if this run has been a member before: the group may still count its earlier member, which "
+            "has left",
         ),
     ),
 }
-"""How a query bears each of these errors, in one or more cases. An error that passes ends the query when its option's time is
+"""What a query does about each of these errors, in one or more cases. A retriable error ends the query when the option's time is
 over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""
 
 OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling("sends its rows again", "2 min, each row", "kafka.delivery.timeout.ms"),
-        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
+        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, for a step of its transaction"),
         Handling(
-            "repeats it",
-            f"{GROUP_OFFSETS_S:.0f} s; without the option `topic` a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
+            "retries the request",
+            f"{GROUP_OFFSETS_S:.0f} s; without the option `topic`, one request of {REQUEST_TIMEOUT_S:.0f} s",
             None,
-            "the same, to a request for what the task has written before",
+            "the same, for the request that returns what the task has written before",
         ),
     ),
     SinkError: (
-        Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other"),
+        Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other error"),
         Handling(
             "ends with the error that made its transaction fail",
             AT_ONCE,
@@ -154,33 +155,33 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     TopicNotFound: (
         Handling(ENDS, AT_ONCE, None),
         Handling(
-            "writes its rows again, unless they are more than half of `kafka.buffer.memory` by then",
+            "writes its rows again, unless they already fill more than half of `kafka.buffer.memory`",
             f"{PARTITIONS_KNOWN_S:.0f} s",
             None,
-            "UNKNOWN_TOPIC_OR_PART to a transaction: partitions were added, and not all brokers know them",
+            "UNKNOWN_TOPIC_OR_PART in a transaction: partitions were added that not all brokers have yet",
         ),
     ),
     RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),
     OptionError: (Handling(ENDS, AT_ONCE, None),),
 }
-"""How a task of the sink bears each of these errors. Spark then retries the task, `spark.task.maxFailures` attempts in all."""
+"""What a task of the sink does about each of these errors. Spark then retries the task, up to `spark.task.maxFailures` times."""
 
 
 def cases_of_queries() -> Iterator[Case]:
-    """Yield each case of an error of a query."""
+    """Yield the rows for queries."""
     return _cases(OF_QUERIES, (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS))
 
 
 def cases_of_tasks() -> Iterator[Case]:
-    """Yield each case of an error of a task of the sink."""
+    """Yield the rows for tasks of the sink."""
     return _cases(OF_TASKS, (TASK_ERRORS, dict.fromkeys(UNREACHED, BrokerUnavailable)))
 
 
 def _cases(
     handling: Mapping[type[GroupKafkaError], Sequence[Handling]], tables: Sequence[Mapping[int, type[GroupKafkaError]]]
 ) -> Iterator[Case]:
-    """Yield the cases of each error, in their order. The codes of an error are in its first case."""
+    """Yield the rows of each error, in order. The first row of an error has its codes."""
     for error, ways in handling.items():
         said = names_of_codes(code for table in tables for code in table if table[code] is error)
         for done in ways:

@@ -135,7 +135,7 @@ def test_a_group_with_a_member_is_refused(query: Query, cluster: Cluster) -> Non
     before = groups(written(query))
     with joined(cluster, query.names.task(0), query.topic, 2):
         refused = run_command(query, "--execute")
-        with pytest.raises(GroupActive, match="it stays"):
+        with pytest.raises(GroupActive, match="it was not deleted"):
             GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).delete(query.names.task(0))
     assert refused.exit_code == 1
     assert f"The group {query.names.task(0)} has 1 member" in refused.output

@@ -187,7 +187,7 @@ def lag_and_claims(group: GroupView) -> str:
     """Return the group's lag, and how many offsets are in flight and held, as text."""
     read = read_part(group)
     if read is None:
-        return "no lag"
+        return "no lag (the group belongs to the sink of a query)"
     sizes = total(claimed_in(group))
     return f"{lag_of(read)}, in flight {sizes.in_flight}, held {sizes.held}"
 

@@ -19,9 +19,6 @@ OF_A_SINK = (
     "no lag"
 )
 
-NO_LAG_OF_A_SINK = "because the group belongs to the sink of a query"
-"""Why `groupkafka top` shows no lag."""
-
 
 def kept_by_sink(seen: PartitionView) -> bool:
     """Return whether the sink committed this partition's offset, so that it is not the position of a reader."""

@@ -28,7 +28,7 @@ from spark_groupsource.cli.describe import claimed_sizes, json_group, lag_and_cl
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
 from spark_groupsource.cli.render import NUMBERS, console_for, count, make_table, member_names, name_in, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
-from spark_groupsource.cli.sink_groups import NO_LAG_OF_A_SINK, lag_in, lag_unknown_in, read_part
+from spark_groupsource.cli.sink_groups import lag_in, lag_unknown_in
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 
 if TYPE_CHECKING:
@@ -234,8 +234,6 @@ def _summary(view: GroupView, rates: Rates) -> str:
         f"{view.state}, {count(len(view.members), 'member')}, partitions {len(view.partitions)}, {lag_and_claims(view)}, "
         f"produced {produced}/s, committed {committed}/s"
     )
-    if read_part(view) is None:
-        summary += f", {NO_LAG_OF_A_SINK}"
     if view.differences:
         summary += f", members and coordinator disagree about {count(len(view.differences), 'partition')}"
     if unread := view.other_formats:

@@ -96,7 +96,7 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
     lines: list[str] = []
     PlainLines(lines.append).show(Snapshot(group, datetime.now(timezone.utc), view))
-    assert "no lag, because the group belongs to the sink of a query" in lines[-1]
+    assert "no lag (the group belongs to the sink of a query)" in lines[-1]
     assert "lag 0" not in lines[-1] + described.output
 
 

@@ -184,7 +184,7 @@ def test_garbage_is_named_and_never_shown(cluster: Cluster, query: Query, metada
         output = shown(cluster, query.topic)
         found = json.loads(shown(cluster, query.topic, "--json"))
     assert "\x1b" not in output
-    assert f"group {names.open(7)}: another client, or another version of this package" in output
+    assert f"group {names.open(7)}: written by another client or another version of this package" in output
     assert {names.open(7), names.task(2)} <= set(found["unreadable"])
     assert {one["task"]: one["batch"] for one in found["candidates"] if one["query"] == names.query} == {0: 0, 2: None}
 

@@ -1,10 +1,12 @@
-"""What a developer of this project runs and no wheel contains.
+"""Programs for developers of this project. No wheel contains them.
 
 broker/         the development broker: real Apache Kafka on this machine (`make broker`)
 demo/           two queries that share a group, and a count of every record (`make demo`)
-install.py      an environment with an extra of this project
-spark_home.py   a home of Spark whose Python processes start sooner
-checkpoints.py  checkpoints that start no processes
-program.py      a command, with errors as messages
-errors.py       what only these raise
+records.py      a topic with records (`make records`)
+registry.py     a schema registry (`make registry`)
+install.py      makes an environment with this project and one of its extras
+spark_home.py   a SPARK_HOME with which Python processes start faster
+checkpoints.py  checkpoints that Spark writes without starting processes
+program.py      runs a command, and prints its errors as messages
+errors.py       the errors of these programs
 """

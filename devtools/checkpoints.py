@@ -1,8 +1,8 @@
-"""Checkpoints on a local disk that start no processes.
+"""Makes Spark write checkpoints on a local disk without starting processes.
 
-Spark writes them through Hadoop's FileContext, which starts `chmod` and `readlink` for each file: two fifths of what a small
-micro-batch takes of the processor. Hadoop's FileSystem does not. But it looks whether a file is there before it renames another
-to that name. So two drivers on one checkpoint may both write a micro-batch, where FileContext refuses the second one.
+By default Spark uses Hadoop's FileContext, which starts `chmod` and `readlink` for each file. That takes two fifths of the CPU
+time of a small micro-batch. Hadoop's FileSystem starts no process, but it renames a file only after a separate check that the new
+name is free. So two drivers on one checkpoint may both write a micro-batch, while FileContext refuses the second one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from zipfile import ZipFile
 
 
 def without_processes() -> tuple[str, str]:
-    """Return the name and the value of the setting of Spark for checkpoints of one driver each. SPARK_HOME has to be set."""
+    """Return name and value of the Spark setting. Use it only if each checkpoint has one driver. SPARK_HOME must be set."""
     (jar,) = Path(os.environ["SPARK_HOME"]).glob("jars/spark-sql_2.13-*.jar")
-    with ZipFile(jar) as classes:  # the package of the class is another one in each series of Spark
+    with ZipFile(jar) as classes:  # the package of the class differs between series of Spark
         name = next(name for name in classes.namelist() if name.endswith("/FileSystemBasedCheckpointFileManager.class"))
     return "spark.sql.streaming.checkpointFileManagerClass", name.removesuffix(".class").replace("/", ".")

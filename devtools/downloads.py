@@ -1,4 +1,4 @@
-"""Folders of downloaded files beside the cache of the development broker's jars."""
+"""Makes folders of downloaded files next to the cache of the development broker's jars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from devtools.broker.jars import default_cache
 
 
 def downloaded(name: str, download: Callable[[Path], Path]) -> Path:
-    """Return a folder of the cache. The first run makes it, and an interrupted one leaves nothing behind.
+    """Return a folder of the cache. The first run makes it, and an interrupted run leaves nothing behind.
 
     Args:
         name: The folder's name.

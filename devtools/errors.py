@@ -1,4 +1,4 @@
-"""What only the development broker and the demo raise."""
+"""The errors of the development broker and the demo."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from spark_groupsource.errors import GroupKafkaError
 
 
 class BrokerStartError(GroupKafkaError):
-    """The development broker cannot be resolved or started: no Java, no jars, a node that ended or does not answer."""
+    """The development broker cannot be downloaded or started: no Java, no jars, or a node that ended or does not answer."""
 
 
 class DemoFailed(GroupKafkaError):
-    """A process of the demo failed, or a step took too long; the message ends with the end of the log."""
+    """A process of the demo failed, or a step took too long. The message ends with the last lines of the log."""

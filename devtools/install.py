@@ -1,4 +1,4 @@
-"""Make a virtual environment with this project in it: `python devtools/install.py FOLDER REQUIREMENT...`.
+"""Makes a virtual environment with this project in it: `python devtools/install.py FOLDER REQUIREMENT...`.
 
 It runs before anything is installed, so it imports only the standard library. It shows what pip does now. pip's whole output is
 in install.log in the folder, and is printed if the installation fails.
@@ -18,14 +18,14 @@ from pathlib import Path
 OLDEST = (3, 10)
 
 LONG_S = 5.0
-"""How long a step takes before it gets a line of its own where there is no terminal."""
+"""How long a step takes before it gets its own line if the output is not a terminal."""
 
 LOOK_EVERY_S = 0.2
 
 WIDTH = 78
 
 BUILD_CONFIG = Path(__file__).resolve().with_name("build.cfg")
-"""PySpark has no wheel, so pip builds one. Half of that is compressing jars again, without this."""
+"""Makes pip build PySpark's wheel, which does not exist, in half of the time, by not compressing its jars again."""
 
 _STEPS = (
     (re.compile(r"Collecting ([\w.-]+)"), "looking for {}"),
@@ -38,7 +38,7 @@ _STEPS = (
 
 
 class Progress:
-    """One line on a terminal. Elsewhere a line for each step that takes long."""
+    """Shows the progress: one line on a terminal, or else a line for each step that takes long."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -47,7 +47,7 @@ class Progress:
         self._shown = ""
 
     def step(self, what: str) -> None:
-        """Note that another step begins."""
+        """Begin another step."""
         self._step, self._step_began = what, time.monotonic()
 
     def show(self) -> None:
@@ -68,7 +68,7 @@ class Progress:
 
 
 def main(folder: Path, requirements: list[str]) -> int:
-    """Install; return pip's exit status."""
+    """Install, and return pip's exit status."""
     if sys.version_info < OLDEST:
         print(f"Python 3.10 or newer is needed; this is {sys.version.split()[0]}. Try: make PYTHON=python3.12 ...")
         return 1

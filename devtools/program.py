@@ -1,4 +1,4 @@
-"""Running a command of this folder: an error of this project becomes one message on stderr, without a traceback."""
+"""Runs a command of this folder. An error of this project becomes a message on stderr, without a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(command: click.Command, name: str) -> None:
         command: the command.
         name: how the user calls it, for its help.
     """
-    # librdkafka's messages reach the user in errors. Without a handler, logging would print them on stderr too.
+    # librdkafka's messages reach the user in errors. Without a handler, logging would also print them on stderr.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
     try:
         command.main(prog_name=name)

@@ -1,4 +1,4 @@
-"""`make records`: a topic with records to read, ten more each second until Ctrl-C."""
+"""`make records`: writes records into a topic, ten each second, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ ANSWER_LIMIT_S = 30.0
 
 @click.command(name="records")
 @click.option("--bootstrap-server", metavar="HOST:PORT", default="localhost:9092", show_default=True, help="The Kafka brokers.")
-@click.option("--topic", metavar="NAME", default="orders", show_default=True, help="It is created, if it does not exist.")
+@click.option(
+    "--topic", metavar="NAME", default="orders", show_default=True, help="The topic, which is created if it does not exist."
+)
 def records(bootstrap_server: str, topic: str) -> None:
     """Write `order 0`, `order 1`, ... into a topic, ten records each second, until Ctrl-C."""
     _create(bootstrap_server, topic)
@@ -37,7 +39,7 @@ def records(bootstrap_server: str, topic: str) -> None:
         for number in range(written, written + PER_SECOND):
             producer.produce(topic, key=str(number % KEYS), value=f"order {number}")
         if producer.flush(ANSWER_LIMIT_S):
-            raise BrokerUnavailable(f"The brokers have not taken records for {ANSWER_LIMIT_S:.0f} s.")
+            raise BrokerUnavailable(f"The brokers have not accepted any record for {ANSWER_LIMIT_S:.0f} s.")
         written += PER_SECOND
         if written == PER_SECOND:
             click.echo(f"writing {PER_SECOND} records each second into {topic}; Ctrl-C ends it")

@@ -1,4 +1,4 @@
-"""`make registry`: a schema registry, Apicurio's, with its storage in memory and its API that is Confluent's.
+"""`make registry`: runs Apicurio's schema registry, with its storage in memory and an API that is compatible with Confluent's.
 
 Its archive is downloaded once, with Ivy, into the cache beside the broker's jars.
 """
@@ -30,7 +30,7 @@ from devtools.downloads import downloaded
 from devtools.errors import BrokerStartError
 
 VERSION = "3.0.9"
-"""The newest in Maven Central that runs on Java 17."""
+"""The latest version in Maven Central that runs on Java 17."""
 IVY_FILE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 <info organisation="spark_groupsource" module="registry"/>
 <dependencies><dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" transitive="false">
@@ -48,9 +48,9 @@ LOOK_EVERY_S = 0.2
 
 
 @click.command(name="registry")
-@click.option("--port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="Its port on 127.0.0.1.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="The port on 127.0.0.1.")
 def registry(port: int) -> None:
-    """Run a schema registry until Ctrl-C, and print its address. It forgets its schemas then.
+    """Run a schema registry until Ctrl-C, and print its address. It keeps its schemas only until then.
 
     The first start downloads it, about 100 MB.
     """
@@ -61,16 +61,16 @@ def registry(port: int) -> None:
         end = time.monotonic() + START_LIMIT_S
         while not answers(port):
             if process.poll() is not None or time.monotonic() > end:
-                raise BrokerStartError("The registry does not answer. What it has printed stands above.")
+                raise BrokerStartError("The registry does not answer. See its output above.")
             time.sleep(LOOK_EVERY_S)
         click.echo(f"registry.url = {address(port)}")
         sys.stdout.flush()
         process.wait()
-        raise BrokerStartError("The registry has ended. What it has printed stands above.")
+        raise BrokerStartError("The registry has ended. See its output above.")
 
 
 def address(port: int) -> str:
-    """Return the address that clients of Confluent's API are given."""
+    """Return the address for clients of Confluent's API."""
     return f"http://localhost:{port}/apis/ccompat/v7"
 
 
@@ -113,7 +113,7 @@ def _unpacked(folder: Path) -> Path:
         raise BrokerStartError(f"Apicurio Registry {VERSION} cannot be downloaded:\n{answer.stdout[-2000:]}{answer.stderr}")
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
     if found != SHA256:
-        raise BrokerStartError(f"{archive.name} is not what it was: its SHA-256 is {found} instead of {SHA256}.")
+        raise BrokerStartError(f"{archive.name} has changed: its SHA-256 is {found} instead of {SHA256}.")
     with tarfile.open(archive) as tar:
         tar.extractall(folder / "unpacked", filter="data")
     return folder / "unpacked"

@@ -1,7 +1,7 @@
-"""A home of Spark from which its Python processes start sooner: a runner and a daemon take half of the processor's time.
+"""Makes a SPARK_HOME with which Spark's Python processes start with half of the CPU time.
 
-pip's PySpark has its Python a second time, in `python/lib/pyspark.zip`. Spark puts that first on the path of its Python
-processes, and what comes from a zip is compiled again by each of them, since nothing of it can be cached.
+pip's PySpark has a second copy of its Python code in `python/lib/pyspark.zip`. Spark puts that copy first on the path of its
+Python processes, and each process compiles it again, because code from a zip file cannot be cached.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Programs of the Makefile that run tests in other environments."""
+"""Programs that the Makefile runs: they write pages, draw pictures, build releases, and run tests in other environments."""

@@ -1,8 +1,8 @@
-"""Hook of MkDocs: gives the site the layout of the repository, so that each link works on a Git host and in the site.
+"""A hook of MkDocs that gives the site the layout of the repository, so that each link works on a Git host and in the site.
 
-MkDocs reads one folder, docs/. This hook adds the pages of the root and of conf/, and the files that a page links to, such as
-conf/orders.py. Each gets its path in the repository. A notebook is also a page, to which the links of the other pages lead.
-MkDocs itself then checks every link.
+MkDocs reads only the folder docs/. This hook adds the pages of the root and of conf/, and the files that pages link to, such as
+conf/orders.py, each under its path in the repository. It also turns each notebook into a page, to which the links of other pages
+lead. MkDocs then checks every link.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FENCE = "```"
 
 
 class ShallowLists(Extension):  # type: ignore[misc]  # the library has no types
-    """Accept the text of a list's item that is indented by two or three spaces, as Git hosts do; Python-Markdown wants four."""
+    """Accepts the text of a list item that is indented by two or three spaces, as Git hosts do. Python-Markdown wants four."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
-        """Replace the block parser by one with that indentation."""
+        """Replace the block parser by one with this indentation."""
         md.tab_length = 2
         md.parser = build_block_parser(md)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the extension, in front of those that extend the parser which it replaces."""
+    """Add the extension before those that extend the parser, because it replaces the parser."""
     config["markdown_extensions"].insert(0, ShallowLists())
     return config
 
@@ -54,9 +54,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Return the page with an empty line before each item that follows a block inside a list: Python-Markdown needs it.
+    """Return the page with an empty line before each list item that follows a block in the list, as Python-Markdown needs it.
 
-    Links to a notebook lead to its page, but for the one on that page.
+    Links to a notebook lead to its page, except for the link on that page.
     """
     if not page.file.src_uri.startswith("notebooks/"):
         markdown = NOTEBOOK_LINK.sub(r"\1.md", markdown)
@@ -76,7 +76,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def _linked_files(page: Path, root: Path) -> list[Path]:
-    """Return the files of the repository that a page links to and that are no pages."""
+    """Return the files of the repository that a page links to, without other pages."""
     targets = [(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))]
     return [target for target in targets if target.is_file() and target.suffix != ".md" and target.is_relative_to(root)]
 

@@ -1,4 +1,4 @@
-"""How a query and a task of the sink bear each error of the brokers, as the tables of docs/broker-codes.md say it."""
+"""Defines what a query, and a task of the sink, does about each error of the brokers, for the tables of docs/broker-codes.md."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, TRANS
 
 
 class Handling(NamedTuple):
-    """What a query or a task does about an error."""
+    """What a query or a task does about an error, and for how long."""
 
     doing: str
     for_how_long: str
-    """With `option`, its default."""
+    """If `option` is set, the default of that option."""
     option: str | None
     said: str | None = None
-    """What brokers say, or do not say, besides the codes of the tables."""
+    """What happens at the brokers, besides the codes of the tables."""
 
 
 def names_of_codes(codes: Iterable[int]) -> list[str]:
@@ -52,7 +52,7 @@ def names_of_codes(codes: Iterable[int]) -> list[str]:
 
 
 class Case(NamedTuple):
-    """One line of a table: an error of this package, what brokers or librdkafka say when it is raised, and what is done."""
+    """A row of a table: an error of this package, what brokers or librdkafka report when it is raised, and what is done."""
 
     error: str
     said: str
@@ -73,32 +73,32 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "waits for the answer",
             "2 min, each partition",
             "kafkaConsumer.pollTimeoutMs",
-            "the leader of an owned partition is silent",
+            "the leader of an owned partition does not answer",
         ),
         Handling(
             "reads the other partitions, and also asks again between triggers",
             "2 min, each partition",
             "assignmentTimeout",
-            "the same, and the group has no commit there yet",
+            "the same, and the group has no commit for the partition yet",
         ),
         Handling(
-            "the task asks again; then Spark retries the task",
+            "the task retries; then Spark retries the task",
             "2 min, each attempt",
             "kafkaConsumer.pollTimeoutMs",
-            "the leader is silent to a task",
+            "the leader does not answer a task",
         ),
-        Handling("asks again", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader is silent to a batch read"),
+        Handling("retries", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader does not answer a batch read"),
     ),
     AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
     ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member takes over a partition that must be read"),),
     GenerationChanged: (
-        Handling("takes part in the rebalance, commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
+        Handling("takes part in the rebalance and commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
     ),
     CoordinatorUnavailable: (Handling("commits again", "2 min, each of Spark's calls", "assignmentTimeout"),),
-    MemberUnknown: (Handling("rejoins, claims again", "2 min, each of Spark's calls", "assignmentTimeout"),),
+    MemberUnknown: (Handling("rejoins and claims again", "2 min, each of Spark's calls", "assignmentTimeout"),),
     CommitOutcomeUnknown: (
         Handling(
-            "leaves the group, joins it as a new member, continues from what the group holds",
+            "leaves the group, joins it as a new member, and continues from the group's commits",
             "2 min, each of Spark's calls",
             "assignmentTimeout",
             "no answer to a commit: librdkafka sends it up to three times, and each time waits for `kafka.request.timeout.ms` "
@@ -127,7 +127,7 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         ),
     ),
 }
-"""How a query bears each of these errors, in one or more cases. An error that passes ends the query when its option's time is
+"""What a query does about each of these errors, in one or more cases. A retriable error ends the query when the option's time is
 over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""
 
 OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
@@ -142,7 +142,7 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         ),
     ),
     SinkError: (
-        Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other"),
+        Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other error"),
         Handling(
             "ends with the error that made its transaction fail",
             AT_ONCE,
@@ -166,23 +166,23 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),
     OptionError: (Handling(ENDS, AT_ONCE, None),),
 }
-"""How a task of the sink bears each of these errors. Spark then retries the task, `spark.task.maxFailures` attempts in all."""
+"""What a task of the sink does about each of these errors. Spark then retries the task, up to `spark.task.maxFailures` times."""
 
 
 def cases_of_queries() -> Iterator[Case]:
-    """Yield each case of an error of a query."""
+    """Yield the rows for queries."""
     return _cases(OF_QUERIES, (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS))
 
 
 def cases_of_tasks() -> Iterator[Case]:
-    """Yield each case of an error of a task of the sink."""
+    """Yield the rows for tasks of the sink."""
     return _cases(OF_TASKS, (TASK_ERRORS, dict.fromkeys(UNREACHED, BrokerUnavailable)))
 
 
 def _cases(
     handling: Mapping[type[GroupKafkaError], Sequence[Handling]], tables: Sequence[Mapping[int, type[GroupKafkaError]]]
 ) -> Iterator[Case]:
-    """Yield the cases of each error, in their order. The codes of an error are in its first case."""
+    """Yield the rows of each error, in order. The first row of an error has its codes."""
     for error, ways in handling.items():
         said = names_of_codes(code for table in tables for code in table if table[code] is error)
         for done in ways:

@@ -1,6 +1,7 @@
-"""`make test-lower-bounds`: tests with the oldest versions that pyproject.toml allows, in an environment of their own.
+"""`make test-lower-bounds`: runs tests with the oldest dependencies that pyproject.toml allows, in a separate environment.
 
-The bounds of the source and of its extras; the tools of `dev` and `release` are the newest. PySpark has `make test-matrix`.
+This applies to the dependencies of the package and of its extras. The tools of `dev` and `release` are the latest versions. For
+PySpark there is `make test-matrix`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TESTS = (
 
 
 def lower_bounds() -> list[str]:
-    """Return each requirement but those of `demo`, `dev`, `release` and `spark`, with its lower bound as the only version."""
+    """Return each requirement, except those of `demo`, `dev`, `release` and `spark`, with its lower bound as the only version."""
     wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(demo|dev|release|spark)\b", one)]
     return [re.sub(r"^([\w-]+).*?>=([\d.]+).*$", r"\1==\2", one) for one in wanted]
 

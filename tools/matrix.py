@@ -1,7 +1,7 @@
-"""`make test-matrix`: the tests that run Spark, on the newest patch of each Spark that the source supports.
+"""`make test-matrix`: runs the tests that need Spark, on the latest patch of each Spark version that the source supports.
 
-Versions such as 4.1 and paths of tests choose among them, as in `make test-iceberg`. Each Spark has an environment of its own,
-which is brought up to date. The log of its tests is there too.
+Arguments such as 4.1, or paths of tests, choose among them, as in `make test-iceberg`. Each Spark version has its own
+environment, which is updated first, and contains the log of its tests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_on(spark: str, tests: Sequence[str]) -> bool:
         return False
     there = subprocess.run([python, "-c", WHAT_IS_THERE], check=True, capture_output=True, text=True).stdout.strip()
     log = folder / "tests.log"
-    # It makes Spark start sooner, no more. The harness that it runs needs a source with a limit.
+    # This only makes Spark start faster. The harness that it runs needs a source with a limit.
     if spark >= "4.2":
         run((str(python), "-m", "tests.harness.classes"), log)
     failed = run((str(python), "-m", "pytest", *IN_PROCESSES, *(LEFT_OPEN if spark < "4.2" else ()), *tests), log)

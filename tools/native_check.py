@@ -1,6 +1,6 @@
-"""`make native-check`: the native reader's tests, its C under AddressSanitizer and UndefinedBehaviorSanitizer.
+"""`make native-check`: runs the tests of the native code with its C compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
 
-A copy of the package with the C compiled that way comes first on the path, and the sanitizer is loaded before Python.
+A copy of the package with this library comes first on the path, and the sanitizers are loaded before Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 FLAGS = ["-std=c99", "-O1", "-g", "-fPIC", "-shared", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-# The sanitizers do not write through Python. With pytest's capture of file descriptors, a crash would lose their report.
+# The sanitizers do not write through Python, so pytest must not capture file descriptors: a crash would lose their report.
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
 UNIT_TESTS = [
     str(PROJECT / "tests/unit" / file)
@@ -45,10 +45,10 @@ libraries.load_libraries()
 sys.exit(not libraries.__file__.startswith(os.getcwd()))
 """
 ENVIRONMENT = {
-    # Python and the libraries free much memory only at the end. The tests count what the C has to free.
+    # Python and the libraries free much memory only at exit. The tests count what our C code must free.
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
-    # The sanitizer then sees each buffer instead of a pool.
+    # With these, the sanitizer sees each buffer instead of a pool of buffers.
     "PYTHONMALLOC": "malloc",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }

@@ -1,10 +1,10 @@
-"""`make pages`: writes into the pages what the code says.
+"""`make pages`: writes the tables of the pages that are made from the code.
 
-These are the rows of docs/options.md, and the tables of docs/metrics.md, of docs/broker-codes.md (with lists of what ends a query
-at once), and of the sink's options in docs/sink.md.
+These are the rows of docs/options.md, the tables of docs/metrics.md, of docs/broker-codes.md (with the lists of errors that end a
+query immediately), and the table of the sink's options in docs/sink.md.
 
-A row of a setting of Kafka's client (`kafka.group.id`) is the page's own. An option without a row gets one at the end of the
-table of its section; the order of the others stays.
+Rows for settings of the Kafka client, such as `kafka.group.id`, are written by hand. An option without a row gets one at the end
+of its section's table; other rows keep their order.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def _with_table(page: str, head: str, rows: Iterable[str]) -> str:
 
 
 def _with_lines(page: str, head: str, begin: str, lines: Iterable[str]) -> str:
-    """Return the page with these lines below a head, in place of those that begin so. An indented line continues one."""
+    """Return the page with these lines below a head, instead of the lines there that begin with `begin` or are indented."""
     before, _, rest = page.partition(head)
     return before + head + "".join(lines) + re.sub(rf"\A(({re.escape(begin)}|  ).*\n)*", "", rest)
 
 
 def with_rows(page: str) -> str:
-    """Return the page with the rows that the fields of the options say."""
+    """Return the page with a row for each option."""
     lines: list[str] = []
     section, last_row = "", {}
     for line in page.splitlines():

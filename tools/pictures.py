@@ -1,6 +1,6 @@
-"""`make pictures`: draws docs/pictures/demo.svg and top.svg from one real run of the demo, watched by a real `groupkafka top`.
+"""`make pictures`: draws docs/pictures/demo.svg and top.svg from a real run of the demo, watched by a real `groupkafka top`.
 
-The programs decide what the pictures show; this one only chooses the moments, by what has happened and never by the time.
+The pictures show what these programs print. This program only chooses the moments, by events and never by time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 
 WIDTH = 100
-"""Columns: a line of so many is still legible when a page shows the picture 800 pixels wide."""
+"""The number of columns. A line of this length is still legible if a page shows the picture 800 pixels wide."""
 
 TOP_HEIGHT = 30
 TOP_INTERVAL_S = 1.0
 ADDRESS_EVERY_S = 0.1
 
 CELL_WIDTH = 12.2
-"""Of one character in rich's SVG."""
+"""The width of a character in rich's SVG."""
 
 _CELLS = re.compile(
     r'<text class="(?P<style>[^"]+)" x="(?P<x>[^"]+)" y="(?P<y>[^"]+)" textLength="[^"]+"(?P<clip>[^>]*)>(?P<text>[^<]*)</text>'
@@ -48,7 +48,7 @@ FONT = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace'
 
 
 class Terminal(Console):
-    """A terminal that keeps what is printed; it wraps long lines, where an export would cut them off."""
+    """A terminal that records its output and wraps long lines, because an export would cut them off."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -56,33 +56,33 @@ class Terminal(Console):
         )
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **how: Any) -> None:  # noqa: ARG002 -- see the class
-        """Print, and wrap what is too long."""
+        """Print, and wrap long lines."""
         super().print(*objects, soft_wrap=False, **how)
 
 
 class DemoRecorder(View):
-    """The demo's view: its events, and of its live table the moment at which ranges are held for the stopped query."""
+    """The demo's view: its events, and its live table at the moment when ranges are held for the stopped query."""
 
     def __init__(self, console: Terminal) -> None:
         super().__init__(console)
         self.has_table = False
 
     def __enter__(self) -> Self:
-        return self  # nothing is drawn again and again
+        return self  # do not draw the live view again and again
 
     def __exit__(self, *_error: object) -> None:
         """Nothing was started."""
 
     def event(self, text: str, *, turn: bool = False) -> None:
-        """Tell it on the recorded terminal, and on stderr for whoever waits for the picture."""
+        """Print the event on the recorded terminal, and on stderr for the person who waits for the picture."""
         super().event(text, turn=turn)
         print(text, file=sys.stderr)
 
     def progress(self, text: str) -> None:
-        """Leave it out of the picture."""
+        """Do nothing, because the picture shows no progress."""
 
     def show(self, scene: Scene) -> None:
-        """Draw the table once: when all partitions are one query's, and ranges are held for the other one."""
+        """Draw the table once, when one query has all partitions and ranges are held for the other query."""
         super().show(scene)
         partitions = scene.group.partitions if scene.group is not None else ()
         members = {one.member for one in partitions}
@@ -93,11 +93,11 @@ class DemoRecorder(View):
 
 
 class _Ended(Exception):
-    """There is nothing more to look at."""
+    """The demo has ended, so there is nothing more to watch."""
 
 
 class TopRecorder(LiveView):
-    """`groupkafka top`'s view. The newest look with members, rates and a whole hand-over behind it is the picture."""
+    """The view of `groupkafka top`. The picture is its last snapshot with members and rates after a complete hand-over."""
 
     def __init__(self, console: Terminal) -> None:
         super().__init__(console)
@@ -107,7 +107,7 @@ class TopRecorder(LiveView):
         self._kinds: set[str] = set()
 
     def show(self, look: Snapshot) -> None:
-        """Note the look; keep what the terminal shows of it, if it is the best so far."""
+        """Show the snapshot, and keep the terminal's content if it is the best picture so far."""
         if self.ended.is_set():
             raise _Ended
         super().show(look)
@@ -122,7 +122,7 @@ class TopRecorder(LiveView):
 
 
 def main() -> int:
-    """Run the demo and watch it; returns the exit status, 1 when the run had nothing to show."""
+    """Run the demo and watch it. Return the exit status, which is 1 if the run had nothing to show."""
     folder = Path(tempfile.mkdtemp(prefix="groupkafka-pictures-"))
     screen, top_screen = Terminal(), Terminal()
     top_screen.height = TOP_HEIGHT
@@ -140,7 +140,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     print_count(result, screen)
     if not (view.has_table and top.has_picture and result.exactly_once):
-        print("This run held nothing for the stopped query, or was over too soon: run it again.", file=sys.stderr)
+        print("This run held nothing for the stopped query, or ended too soon. Run it again.", file=sys.stderr)
         return 1
     for name, console, title in (("demo", screen, "make demo"), ("top", top_screen, f"groupkafka top --group {GROUP}")):
         (PICTURES / f"{name}.svg").write_text(_svg(console, name, title), encoding="utf-8")
@@ -160,7 +160,7 @@ def _watch(story: Story, top: TopRecorder) -> None:
 
 
 def _svg(console: Console, name: str, title: str) -> str:
-    """Return the picture, in fonts that the reader has: rich's own template loads one from another server."""
+    """Return the picture with fonts that the reader has, because rich's own template loads one from another server."""
     template = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     template = template.replace("Fira Code, monospace", FONT).replace("font-family: arial", "font-family: sans-serif")
     svg = console.export_svg(title=title, theme=MONOKAI, code_format=template, unique_id=name)
@@ -169,7 +169,7 @@ def _svg(console: Console, name: str, title: str) -> str:
 
 
 def _without_padding(cells: re.Match[str]) -> str:
-    """Return the text without the spaces that rich aligns it with, which some viewers drop."""
+    """Return the text without the spaces with which rich aligns it, because some viewers drop them."""
     text = cells["text"].replace("&#160;", "\N{NO-BREAK SPACE}").rstrip()
     left = text.lstrip()
     if not left:

@@ -1,6 +1,7 @@
-"""`make release`: all that a release uploads, in dist/.
+"""`make release`: builds all files that a release uploads, in dist/.
 
-Beside the sdist and the wheels: an SBOM (CycloneDX) of what `pip install` brings, the changelog's section, and checksums.
+In addition to the sdist and the wheels, these are an SBOM (CycloneDX) of everything that `pip install` installs, the changelog's
+section, and checksums.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SBOM = f"spark_groupsource-{__version__}.cdx.json"
 
 
 def main() -> int:
-    """Build, check, write, and print what is not ready yet."""
+    """Build and check the packages, write the other files, and print what is not ready yet."""
     packages = build(DIST)
     run("-m", "twine", "check", "--strict", *map(str, packages))
     (pure,) = DIST.glob("*-none-any.whl")
@@ -55,15 +56,15 @@ def checksums(folder: Path) -> str:
 
 
 def write_sbom(wheel: Path, file: Path) -> None:
-    """Write what `pip install` of a wheel brings, without extras, in the versions of today."""
+    """Write the list of everything that `pip install` of a wheel installs today, without extras."""
     with tempfile.TemporaryDirectory(prefix="groupsource-sbom-") as folder:
-        # Without pip, which would be in the list.
+        # Make it without pip, which would be in the list.
         venv.create(folder)
         python = str(Path(folder) / "bin" / "python")
         run("-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", str(wheel))
         ours = ("--pyproject", str(PROJECT / "pyproject.toml"), "--mc-type", "library")
         run("-m", "cyclonedx_py", "environment", *ours, "--output-reproducible", "--output-file", str(file), python)
-    # pyproject.toml leaves the version to the package.
+    # Add the version, which pyproject.toml takes from the package.
     sbom = json.loads(file.read_text(encoding="utf-8"))
     sbom["metadata"]["component"] |= {"version": __version__, "purl": f"pkg:pypi/spark-groupsource@{__version__}"}
     file.write_text(json.dumps(sbom, indent=2) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""`make wheels`: into dist/, the sdist, a wheel with the C for each platform, and one without for all others.
+"""`make wheels`: builds the sdist, a wheel with the C code for each platform, and a wheel without it for all others, in dist/.
 
-The C compiler of zig, from PyPI, compiles for every platform on one machine. Each library is checked before its wheel stays.
+The C compiler of zig, from PyPI, compiles for every platform on one machine. A wheel is kept only if its library passes a check.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ LIBRARY = "spark_groupsource/native/_native.so"
 
 @dataclass(frozen=True)
 class Platform:
-    """A platform with a wheel of its own."""
+    """A platform that has its own wheel."""
 
     tag: str
-    """Of the wheel, with the oldest C library or macOS that it runs on."""
+    """The tag of the wheel, with the oldest C library or macOS on which it runs."""
     target: str
-    """zig's name for the same. The processor is the oldest of its kind."""
+    """zig's name of the platform. The processor is the oldest of its kind."""
     machine: str
     """LIEF's name of the processor."""
     linked_to: str
-    """The only library that the C needs, or nothing."""
+    """The only library that the C code needs, or an empty text."""
     link_flags: str = ""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The compiler and its flags: those of most builds of Python, on every machine, without debug information."""
+        """The compiler and its flags, which are those of most builds of Python, without debug information."""
         compiler = f"{sys.executable} -m ziglang cc -target {self.target}"
         flags = "-O3 -fwrapv -DNDEBUG -Wall -g0"
         return {"CC": compiler, "LDSHARED": f"{compiler} -shared -s {self.link_flags}", "CFLAGS": flags}
@@ -50,7 +50,7 @@ class Platform:
 
 GLIBC = "libc.so.6"
 MACOS = "/usr/lib/libSystem.B.dylib"
-# Not linked to musl: zig and the distributions have different names for it. It is loaded before, with Python.
+# Do not link to musl, because zig and the distributions have different names for it. Python has already loaded it.
 MUSL = ("", "-nostdlib")
 PLATFORMS = (
     Platform("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17", "X86_64", GLIBC),
@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def build(into: Path) -> list[Path]:
-    """Build everything into a folder, which is emptied first. The wheels are built from the sdist."""
+    """Build everything into a folder, which is emptied first, with the wheels from the sdist."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
     with tempfile.TemporaryDirectory(prefix="groupsource-wheels-") as folder:
@@ -92,7 +92,7 @@ def build(into: Path) -> list[Path]:
 
 
 def build_sdist(folder: Path, into: Path) -> Path:
-    """Build the sdist of the files that git has, so that no file of this machine slips in."""
+    """Build the sdist from the files in git, so that it contains no other file of this machine."""
     source = folder / "source"
     for name in git("ls-files", "-z").rstrip("\0").split("\0"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def build_sdist(folder: Path, into: Path) -> Path:
 
 
 def repacked(made: Path, file: Path) -> Path:
-    """Write an sdist again, with the time of the commit in place of today's and of nobody in particular."""
+    """Write an sdist again, with the time of the commit and without an owner, so that each build gives the same file."""
     with (
         tarfile.open(made) as old,
         file.open("wb") as raw,
@@ -143,12 +143,12 @@ def run_build(kind: str, source: Path, into: Path, environment: Mapping[str, str
 
 
 def epoch() -> int:
-    """Return the time that every file gets, in seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit."""
+    """Return the time of all files, in seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit."""
     return int(os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct"))
 
 
 def git(*arguments: str) -> str:
-    """Return what git says about this project."""
+    """Return the output of a git command in this project."""
     return subprocess.run(["git", *arguments], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 
 
@@ -175,14 +175,14 @@ def check_library(file: str, platform: Platform) -> None:
     header = library.header
     machine = header.cpu_type if isinstance(library, lief.MachO.Binary) else header.machine_type
     assert machine.name == platform.machine, (platform, machine)
-    # macOS puts an underscore before each name. zig's linker adds two names of its own.
+    # macOS puts an underscore before each name. zig's linker adds two names.
     exported = {function.name.removeprefix("_") for function in library.exported_functions}
     assert exported - {"_mh_dylib_header", "__dso_handle"} == exports(), (platform, exported)
     if isinstance(library, lief.MachO.Binary):
         # The first one is the library's own name.
         needed = [str(one.name) for one in library.libraries][1:]
         assert library.build_version.minos[:2] == [int(part) for part in platform.tag.split("_")[1:3]], platform
-        # Apple's processors run nothing that is not signed. The linker's own signature is enough.
+        # Apple's processors run only signed code. The linker's own signature is enough.
         assert library.has_code_signature or platform.machine != "ARM64", platform
         assert not library.has_rpath, platform
     else:
@@ -193,7 +193,7 @@ def check_library(file: str, platform: Platform) -> None:
 
 
 def exports() -> set[str]:
-    """Return the functions that the C exports, by its text."""
+    """Return the functions that the C sources export."""
     text = "".join(file.read_text(encoding="utf-8") for file in (PROJECT / LIBRARY).parent.glob("*.c"))
     found = set(re.findall(r"^EXPORT .*?\b(gs_\w+)\(", text, re.MULTILINE))
     assert found
@@ -201,7 +201,7 @@ def exports() -> set[str]:
 
 
 def check_tag(wheel: Path, platform: Platform, empty: str) -> None:
-    """Check with auditwheel that a library runs wherever its tag says. Libraries of this machine are not looked at."""
+    """Check with auditwheel that a library runs on every platform of its tag. Libraries of this machine are ignored."""
     show = [sys.executable, "-m", "auditwheel", "show", "--json", "--ldpaths", empty, str(wheel)]
     done = subprocess.run(show, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`make broker`: run the development broker in the foreground."""
+"""`make broker`: runs the development broker in the foreground."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from devtools.broker.cluster import Cluster
 from devtools.broker.jars import KAFKA_VERSION
 
 _LOOK_EVERY_S = 0.5
-"""The interval at which the command checks that all nodes still run."""
+"""How often the command checks that all nodes are still running."""
 
 
 @click.command(name="broker")
-@click.option("--nodes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="How many nodes.")
+@click.option("--nodes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="The number of nodes.")
 @click.option(
     *("--version", "version_"),
     metavar="VERSION",
@@ -53,7 +53,7 @@ def _wait_for_the_end(cluster: Cluster) -> None:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # As Ctrl-C does: the context manager stops the nodes.
+    # Do what Ctrl-C does, so that the context manager stops the nodes.
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""A cluster's identity: its id and its nodes' ports. A named data folder keeps both, in `cluster.json`."""
+"""Chooses a cluster's identity, its id and its nodes' ports. A named data folder keeps both in `cluster.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of one node or three: the development broker."""
+"""Runs the development broker, a cluster of one node or three."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ASK_S = 10.0
 """The time limit of one request to create a topic."""
 
 _MOST_STARTS = 5
-"""How often a start is tried, if another process takes one of its ports."""
+"""How often a start is attempted if another process takes one of its ports."""
 
 
 class Cluster:
@@ -146,7 +146,7 @@ class Cluster:
     def stop(self) -> None:
         """Stop all nodes. If the data is temporary, kill them and delete the data."""
         if self._data_dir is not None:
-            # All at once: one after the other, the last controllers would wait for a quorum that no longer exists.
+            # Stop all nodes together. If they stopped one by one, the last controllers would wait for a quorum that is gone.
             for node in self._nodes:
                 node.send_stop()
             for node in self._nodes:
@@ -179,8 +179,8 @@ class Cluster:
                 time.sleep(0.02)
 
     def _create(self, topic: NewTopic, limit: Deadline) -> None:
-        # A node that was paused reports no controller. A client that got this answer waits for a controller, and does not ask
-        # again. So each attempt uses a new client.
+        # Use a new client for each attempt: a node that was paused reports no controller, and a client with this answer waits for
+        # a controller without asking again.
         asked_before = False
         while True:
             client = quiet_client(self.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""The settings of a node. A user's own settings may override each of them."""
+"""Makes the settings of a node. A user's own settings may override each of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def listeners(node: NodeAddress, more: Mapping[str, int]) -> dict[str, str]:
 
 
 def rack_of_node(rack: str) -> dict[str, str]:
-    """Return the settings of a node that is in a rack, and sends consumers to the replica in theirs (KIP-392)."""
+    """Return the settings of a node in a rack that sends consumers to the replica in their own rack (KIP-392)."""
     return {"broker.rack": rack, "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 
 
@@ -59,7 +59,7 @@ def server_properties(
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(log_folder),
         "auto.create.topics.enable": "false",
-        # Internal topics: one replica on each node, and few partitions, since each partition makes the start longer.
+        # Internal topics have a replica on each node, and few partitions, because each partition makes the start longer.
         "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.replication.factor": replicas,

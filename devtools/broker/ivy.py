@@ -1,4 +1,4 @@
-"""One run of Ivy, which downloads jars and what they depend on into a folder. Ivy is PySpark's, or else downloaded by jgo."""
+"""Runs Ivy, which downloads jars and their dependencies into a folder. Ivy comes from PySpark, or else jgo downloads it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from spark_groupsource.install import with_extra
 Progress = Callable[[str], None]
 
 SILENCE_LIMIT_S = 180.0
-"""How long Ivy may print nothing. Ivy itself waits without end for a server that does not answer."""
+"""How long Ivy may print nothing, because Ivy waits forever for a server that does not answer."""
 
 IVY_VERSION = "2.5.3"
-"""Of the Ivy that is downloaded, 1.4 MB, if there is no PySpark, whose 456 MB `make broker` does not need. PySpark 4.3 has it."""
+"""The version of Ivy (1.4 MB) to download if PySpark, whose 456 MB `make broker` does not need, is not installed. PySpark 4.3 has
+the same version."""
 
 _RANGE_CHOICE = re.compile(r"^\s*\[(?P<version>[^\]]+)\] (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);[\[\]]")
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+) \.\.\.")

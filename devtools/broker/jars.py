@@ -32,7 +32,7 @@ from devtools.broker.storage import make_template
 from devtools.errors import BrokerStartError
 
 KAFKA_VERSION = "4.4.0"
-"""The version that is started unless another is named, and with which the tests run: docs/running.md names it."""
+"""The version to start by default, with which the tests run. docs/running.md names it."""
 
 KAFKA = "org.apache.kafka"
 """The organisation of Apache Kafka's modules in the Maven repository."""
@@ -40,7 +40,7 @@ KAFKA = "org.apache.kafka"
 _BROKER = "kafka_2.13"
 
 _MOST_ATTEMPTS = 6
-"""How many releases of a series are tried."""
+"""How many releases of a series to try."""
 
 _MANIFEST = "jars.json"
 _EXACT = re.compile(r"\d+\.\d+\.\d+(?:[-.]\w+)*")
@@ -178,7 +178,7 @@ def _newest(series: str, resolution: _Resolution, cache: Path) -> str:
         refusal = resolution.exact(chosen)
         if refusal.succeeded:
             return chosen
-        # A release's modules reach the repository one by one: if one is missing, an older release is tried.
+        # A release's modules reach the repository one by one. If one is missing, try an older release.
         if not refusal.missing_in_repository:
             raise _not_resolved(name, refusal, cache)
     raise BrokerStartError(

@@ -1,4 +1,4 @@
-"""The Java that runs the broker."""
+"""Finds the Java that runs the broker."""
 
 from __future__ import annotations
 

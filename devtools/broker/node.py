@@ -1,4 +1,4 @@
-"""One node: its JVM, its ports and its folder."""
+"""Runs one node: its JVM, its ports and its folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from devtools.errors import BrokerStartError
 from spark_groupsource.patience import Deadline
 
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")
-"""Only the first compiler: in a broker that lives for minutes, the work of the second one does not pay off."""
+"""Makes the JVM use only its first compiler. In a broker that lives for minutes, the second one does not pay off."""
 
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -32,12 +32,12 @@ STOP_LIMIT_S = 60.0
 
 
 def shared_classes(archive: Path) -> list[str]:
-    """Return the JVM's options for an archive of classes, if there is one. It does without one of other jars, and is silent."""
+    """Return the JVM's options for an archive of classes, if there is one. The JVM silently ignores an archive of other jars."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"] if archive.exists() else []
 
 
 class Node:
-    """A broker that is also a controller. Not to be used by two threads at once."""
+    """A broker that is also a controller. Only one thread may use it at a time."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the JVM runs. A paused one counts too."""
+        """Whether the JVM is running or paused."""
         return self._watcher is not None and self._watcher.poll() is None
 
     def configure(self, extra: Mapping[str, str]) -> None:
@@ -95,7 +95,7 @@ class Node:
         write_properties(self._folder / "server.properties", properties)
 
     def launch(self) -> None:
-        """Start the JVM and return at once. `start` also waits until it answers."""
+        """Start the JVM and return immediately. `start` also waits until the node answers."""
         if self.running:
             return
         self._forget()
@@ -157,7 +157,7 @@ class Node:
         self._forget()
 
     def pause(self) -> None:
-        """Send SIGSTOP, and return when every thread has stopped: connections stay open, and nothing is answered.
+        """Send SIGSTOP, and return when every thread has stopped. Connections stay open, but the node answers nothing.
 
         On a busy machine the signal takes effect late. Only Linux shows the threads; elsewhere this returns at once.
         """
@@ -171,7 +171,7 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def send_stop(self) -> None:
-        """Ask the JVM to stop, and return at once. Nodes that stop together must not wait for each other."""
+        """Ask the JVM to stop, and return immediately, because nodes that stop together must not wait for each other."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 
@@ -197,7 +197,7 @@ class Node:
             return "(no log)"
 
     def first_error(self) -> str:
-        """Return the lines of the first error in the node's log: what follows, as the node ends, only repeats it."""
+        """Return the lines of the first error in the node's log, because later errors only repeat it."""
         lines = self.last_lines(10_000).splitlines()
         at = next((number for number, line in enumerate(lines) if " ERROR " in line), None)
         return "" if at is None else "The first error in it:\n" + "\n".join(lines[at : at + 3]) + "\n"
@@ -212,7 +212,7 @@ class Node:
                 os.kill(self._pid, number)
 
     def _thread_states(self) -> list[str]:
-        """Return the state of each thread, as /proc has it: T is stopped."""
+        """Return the state of each thread from /proc, where T means stopped."""
         states = []
         for stat in Path(f"/proc/{self._pid}/task").glob("*/stat"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):

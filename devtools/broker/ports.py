@@ -1,4 +1,4 @@
-"""Free ports on 127.0.0.1."""
+"""Finds free ports on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ itself.
 def is_free(port: int) -> bool:
     """Return whether a broker could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As Java does: the port may still have closing connections of an earlier process.
+        # Java does this, too, because the port may still have closing connections of an earlier process.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -34,7 +34,7 @@ def free_ports(count: int, *, chosen_before: Collection[int] = ()) -> list[int]:
     Another process may take one before the broker does; then try again.
     """
     chosen: list[int] = []
-    # Not the shared generator: if a test seeds it, all processes would get the same ports.
+    # Do not use the shared generator: if a test seeded it, all processes would get the same ports.
     generator = random.SystemRandom()
     while len(chosen) < count:
         port = generator.randint(_FIRST, _LAST)

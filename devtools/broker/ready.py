@@ -1,4 +1,4 @@
-"""Is a node ready? It is, when it answers and its answer lists the expected brokers or the leaders of a topic."""
+"""Waits until a node is ready: until it answers, and its answer lists the expected brokers, or the leaders of a topic."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def wait_for_coordinator(bootstrap_servers: str, check: Callable[[], None]) -> N
         bootstrap_servers: the brokers.
         check: called after each failure. It raises an error to give up.
     """
-    # Not with an AdminClient: it aborts the process if the connection breaks during such a request (librdkafka #4605).
+    # Do not use an AdminClient, which aborts the process if the connection breaks during such a request (librdkafka #4605).
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "group.id": "groupkafka-start", **_QUIET}
     client = Consumer(settings)
     try:

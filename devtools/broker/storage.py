@@ -1,4 +1,4 @@
-"""Formatted log folders.
+"""Formats the log folders of nodes.
 
 `kafka-storage format` starts a JVM and takes most of a second for each node. Except for the ids in `meta.properties`, its result
 depends only on the version. So it runs once for each version, and a node's folder is a copy with new ids.

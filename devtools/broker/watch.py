@@ -1,11 +1,11 @@
-"""A watcher between a Python process and its broker's JVM. It runs a command, and kills it when the parent ends in any way.
+"""Runs a broker's JVM for a Python process, its parent, and kills the JVM when the parent ends in any way.
 
-It is run by its path, imports only the standard library, and starts in about ten milliseconds:
+It is started by its path, imports only the standard library, and starts in about ten milliseconds:
 
     python watch.py PARENT_PID FOLDER_TO_REMOVE|- COMMAND...
 
 Standard input is a pipe to which only the parent writes, so it ends when the parent ends. A fork of the parent would keep the
-pipe open, so the watcher also looks at the parent's pid. It prints the command's pid to standard output. The command's output
+pipe open, so the watcher also checks the parent's pid. It prints the command's pid to standard output. The command's output
 goes to standard error. A parent that was killed cannot delete its temporary folder, so the watcher does that.
 """
 

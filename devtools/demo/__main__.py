@@ -1,4 +1,4 @@
-"""`make demo`: run the story on this terminal, and keep its files if it fails."""
+"""`make demo`: runs the story of the demo on this terminal, and keeps its files if it fails."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def demo() -> None:
     """Watch two Spark queries share a topic as one consumer group, on this machine, in about a minute.
 
     The demo starts a broker, a live producer and two queries, each in its own process. It stops one query in the middle of its
-    work. The other query takes over its partitions, then the first one comes back. At the end every record is counted, and
-    everything is deleted. The first run downloads Apache Kafka's jars, which takes less than a minute.
+    work. The other query takes over its partitions, and then the first query returns. At the end the demo counts every record and
+    deletes everything. The first run downloads Apache Kafka's jars, which takes less than a minute.
 
-    If something is missing or fails, or not every record was counted once, the outputs and logs are kept, and the message says
-    where.
+    If something is missing or fails, or if not every record was counted once, the demo keeps the outputs and logs, and prints
+    where they are.
     """
     _require_pyspark()
     find_java()
@@ -54,11 +54,11 @@ def demo() -> None:
 
 def _require_pyspark() -> None:
     if importlib.util.find_spec("pyspark") is None:
-        raise GroupKafkaError("The demo needs PySpark, which is not installed: run it with `make demo`")
+        raise GroupKafkaError("The demo needs PySpark, which is not installed. Run the demo with `make demo`.")
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # As Ctrl-C does: everything that was started is ended.
+    # Do what Ctrl-C does, so that everything that was started ends.
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""Was every record counted once? Only what the queries' sinks have committed counts.
+"""Checks that every record was counted once. Only rows that the queries' sinks have committed count.
 
 The producer writes the numbers from 0 on, each once. The output of a file sink is what its log, `_spark_metadata`, lists. Files
 of a micro-batch that was interrupted are in the same folder and do not count.
@@ -93,6 +93,6 @@ def committed_files(output: Path) -> list[Path]:
 def _listed(file: Path) -> Iterator[Path]:
     version, *entries = file.read_text(encoding="utf-8").splitlines()
     if version != "v1":
-        raise GroupKafkaError(f"{file} is a file sink's log of version {version!r}; v1 is expected.")
+        raise GroupKafkaError(f"{file} is a file sink's log of version {version!r}, but the demo can only read v1.")
     for entry in entries:
         yield Path(unquote(urlparse(json.loads(entry)["path"]).path))

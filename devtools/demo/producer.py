@@ -1,4 +1,4 @@
-"""The live producer: numbered records, each with a key, at a steady rate."""
+"""The demo's live producer, which writes numbered records with keys at a steady rate."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class LiveProducer:
         """The number of records passed to the client so far. Any thread may read it."""
 
     def start(self) -> None:
-        """Start to write. Returns at once."""
+        """Start to write, and return immediately."""
         self._thread.start()
 
     def stop(self) -> int:
-        """Stop, and return the number of records that the broker has: all that were sent.
+        """Stop, and return the number of records that the broker has, which is all that were sent.
 
         Raises:
             BrokerError: The broker did not accept some of them.

@@ -1,4 +1,4 @@
-"""One query of the demo, in its own process: `python -m devtools.demo.query NAME FOLDER`.
+"""Runs a query of the demo in its own process: `python -m devtools.demo.query NAME FOLDER`.
 
 - Standard input: one line of JSON with the options of the source, when the broker is up. Spark starts without waiting for it.
   Nothing follows. When standard input ends, the demo has ended, and this process ends too.
@@ -28,13 +28,13 @@ from devtools.spark_home import spark_home
 from spark_groupsource import stop_gracefully
 
 LOOK_EVERY_S = 0.1
-"""The interval at which the process looks for progress of its query."""
+"""How often the process checks for progress of its query, in seconds."""
 
 SPARK_CONTEXT = "=== Streaming Query ==="
 """The line in the text of a failed query after which Spark adds its own details."""
 
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-"""Only the first compiler: in a JVM that lives for a minute, the work of the second one does not pay off."""
+"""Makes the JVM use only its first compiler. In a JVM that lives for a minute, the second one does not pay off."""
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
     # Output of Spark's JVM and its Python workers must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
-    # Not an Event: its `set` can wait for ever for a lock that the interrupted thread holds.
+    # Do not use an Event: its `set` could wait forever for a lock that the interrupted thread holds.
     stopped: list[int] = []
     for each in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(each, lambda number, _frame: stopped.append(number))
@@ -51,14 +51,14 @@ def main() -> int:
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
     try:
         spark = session(name, folder)
-        # Not in `session`, which the chaos tests use: they have two drivers on one checkpoint.
+        # Do not set this in `session`, because the chaos tests use that with two drivers on one checkpoint.
         spark.conf.set(*without_processes())
         _send(events, "ready")
         chosen = _wait_for(options, stopped)
         if chosen is not None:
             _run(start(spark, folder, chosen), events, stopped)
     except Exception as error:  # noqa: BLE001 -- the demo shows any error
-        # Spark's own part of the text has offsets and plans. It is long and helps less.
+        # Drop Spark's own part of the text, which has offsets and query plans. It is long and helps less.
         print(traceback.format_exc().partition(SPARK_CONTEXT)[0])
         _send(events, "failed", message=str(error).partition("\n")[0])
         return 1
@@ -71,7 +71,7 @@ def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(spark_home())
-    # Otherwise Spark resolves the host's own name, which takes seconds on a laptop without a network.
+    # Without this Spark would resolve the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return (
         SparkSession.builder.master(master)
@@ -147,7 +147,7 @@ def _send(events: TextIO, event: str, **more: Any) -> None:
 def _listen(options: SimpleQueue[Mapping[str, str]]) -> None:
     for line in sys.stdin:
         options.put(json.loads(line))
-    # Nobody reads the events any more. Spark's JVM ends when it sees that this process has ended.
+    # No process reads the events any more. Spark's JVM ends when it notices that this process has ended.
     os._exit(1)
 
 

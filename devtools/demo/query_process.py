@@ -1,4 +1,4 @@
-"""A query's process, as the story sees it: it takes commands, sends events, writes a log, and ends."""
+"""Controls the process of a query for the story: it starts the process, sends commands, and reads its events and its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO, Any
 QueryEvent = Mapping[str, Any]
 
 _ROOT = Path(__file__).parents[2]
-"""Where `devtools` is, which no installation has."""
+"""The folder that contains `devtools`, which is not installed."""
 
 
 class QueryProcess:
@@ -49,13 +49,13 @@ class QueryProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has closed its output. It does that when it ends."""
+        """Whether the process has closed its output, which it does when it ends."""
         return self._ended.is_set()
 
     def begin(self, options: Mapping[str, Any]) -> None:
         """Start the query with these options of the source, as soon as Spark is up."""
         assert self._process.stdin is not None  # noqa: S101 -- it is a pipe
-        # If the process has ended already, `ended` shows it, and its log says why.
+        # If the process has already ended, `ended` shows that, and its log has the reason.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(dict(options)).encode() + b"\n")
             self._process.stdin.flush()
@@ -68,11 +68,11 @@ class QueryProcess:
         return events
 
     def stop(self) -> None:
-        """Have the process stop its query after the running micro-batch, and end. Returns at once."""
+        """Make the process stop its query after the running micro-batch, and end. Return immediately."""
         self._process.terminate()
 
     def interrupt(self) -> None:
-        """Have the process interrupt its query, and end. Returns at once."""
+        """Make the process interrupt its query, and end. Return immediately."""
         self._process.send_signal(signal.SIGUSR1)
 
     def close(self) -> None:

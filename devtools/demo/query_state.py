@@ -1,4 +1,4 @@
-"""The state of a query through all its runs, as the story knows it."""
+"""Keeps the state of a query through all its runs, for the story."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Query:
         self._next = QueryProcess(self.name, self.folder)
 
     def respawn(self) -> None:
-        """Go on to the process for the next run. It waits for `QueryProcess.begin`."""
-        # The old process is not closed yet: its runner is leaving the group, and must not be killed before that.
+        """Switch to the process for the next run. It waits for `QueryProcess.begin`."""
+        # Do not close the old process yet: its runner is leaving the group, and must not be killed before that.
         self._ended.append(self.process)
         self.process, self._next = self._next or QueryProcess(self.name, self.folder), None
         self.status = "starting"

@@ -1,4 +1,4 @@
-"""The story of the demo: what happens, in which order. Only this module knows all processes.
+"""The story of the demo: what happens, and in which order. Only this module controls all processes.
 
 Two queries, A and B, share six partitions. B is interrupted in the middle of its work. A takes over, and what B had claimed is
 held for B. B comes back on its checkpoint and reads that. Then the producer stops, both queries drain, and all is counted.
@@ -40,17 +40,17 @@ AGAIN_S = 1.0
 """How long the demo shows both queries after B has come back."""
 
 LOOK_EVERY_S = 0.1
-"""The interval at which the story looks for events of its processes."""
+"""How often the story checks for events of its processes, in seconds."""
 
 LOOK_AT_GROUP_EVERY_S = 0.5
-"""The interval at which the story asks for the group."""
+"""How often the story describes the group, in seconds."""
 
 STEP_LIMIT_S = 120.0
 """The time limit of a step. Even two Spark processes on two slow cores need much less."""
 
 
 class Story:
-    """One run of the demo. As a context manager it ends everything that it has started, whatever happens."""
+    """One run of the demo. As a context manager it always ends everything that it has started."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self._view = view
@@ -163,7 +163,7 @@ class Story:
         held, generation = self._held_for_b(), self.a.generation or 0
         self._view.event("starting query B again on its checkpoint", turn=True)
         self.b.process.begin(options(self.b))
-        # A plan that is in its progress was complete: only the confirmation is missing.
+        # A micro-batch in its progress was complete, so only the confirmation is missing.
         for plan in {claim.plan for claim in held.values()} - self.b.rows_of_plan.keys():
             self._until(lambda plan=plan: plan in self.b.rows_of_plan, "B reads what is held for it")  # type: ignore[misc]
             owed = sum(claim.range.size for claim in held.values())
@@ -207,7 +207,7 @@ class Story:
             self._tick()
 
     def _tick(self) -> None:
-        """Record everything that is new, and show it."""
+        """Record and show everything that is new."""
         time.sleep(LOOK_EVERY_S)
         for query in (self.a, self.b):
             ended = query.process.ended
@@ -225,9 +225,9 @@ class Story:
         self._view.show(Scene((self.a.scene(), self.b.scene()), sent, self._produced.per_second(), self._group))
 
     def _look(self) -> None:
-        """Look at the group, as `groupkafka describe` does."""
+        """Describe the group, as `groupkafka describe` does."""
         self._look_at = time.monotonic() + LOOK_AT_GROUP_EVERY_S
         if self._group_admin is not None:
-            # There is no group yet, or its coordinator is busy. The next look is soon.
+            # The group does not exist yet, or its coordinator is busy. The story asks again soon.
             with suppress(BrokerError):
                 self._group = self._group_admin.describe(GROUP)

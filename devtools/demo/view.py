@@ -1,4 +1,4 @@
-"""The output of the demo: a live view on a terminal, or plain lines in a file or a pipe."""
+"""Prints the output of the demo: a live view on a terminal, or plain lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PLAIN_LINE_EVERY_S = 2.0
-"""The interval of lines where there is no live view."""
+"""How often a line is printed without a live view, in seconds."""
 
 MOST_NUMBERS = 10
-"""The number of lost or doubled records that the result names."""
+"""How many lost or duplicated records the result lists."""
 
 NEXT_STEPS = (
     'README.md                 use format("groupkafka") in your own query',
@@ -37,7 +37,7 @@ NEXT_STEPS = (
 
 @dataclass(frozen=True)
 class QueryScene:
-    """One query now. `generation` and `partitions` are those of its last plan. `lag` is in records, if Spark reports it."""
+    """A query at one moment. `generation` and `partitions` are those of its last plan. `lag` is in records, if known."""
 
     name: str
     status: str
@@ -50,7 +50,7 @@ class QueryScene:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that the view shows at one moment. `group` is `None` before the first look at the group."""
+    """Everything that the view shows at one moment. `group` is `None` until the group was described."""
 
     queries: tuple[QueryScene, ...]
     produced: int = 0
@@ -59,7 +59,7 @@ class Scene:
 
 
 class View:
-    """A view of scenes and events. Times are in seconds since it was created. Used by one thread."""
+    """Shows scenes and events, with times in seconds since it was created. Only one thread may use it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -79,7 +79,7 @@ class View:
             self._live.stop()
 
     def event(self, text: str, *, turn: bool = False) -> None:
-        """Print an event. It stays on the screen. The turns of the story stand out."""
+        """Print an event, which stays on the screen. Turning points of the story are bold."""
         self._progress = ""
         time_s = (f"[{self._elapsed():5.1f} s] ", "dim")
         self._console.print(Text.assemble(time_s, (printable(text), "bold" if turn else "")), soft_wrap=True)
@@ -91,7 +91,7 @@ class View:
             self._console.print(Text(f"[{self._elapsed():5.1f} s]   {printable(text)}"), soft_wrap=True)
 
     def show(self, scene: Scene) -> None:
-        """Show the scene: at once in the live view, or as a line every two seconds."""
+        """Show the scene immediately in the live view, or as a line every two seconds."""
         self._scene = scene
         if self._live is None and self._line_is_due():
             self._console.print(Text(f"[{self._elapsed():5.1f} s]   {_line(scene)}"), soft_wrap=True)

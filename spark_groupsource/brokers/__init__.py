@@ -1,1 +1,1 @@
-"""Asks the brokers about topics, partitions, offsets and groups, and makes the clients for that."""
+"""Makes Kafka clients, and asks the brokers about topics, partitions, offsets and groups."""

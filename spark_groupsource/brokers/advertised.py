@@ -1,8 +1,8 @@
 """Finds out whether the brokers can be reached at the addresses that they advertise.
 
-A client connects to a server of `kafka.bootstrap.servers`, whose answer has the address of each broker (`advertised.listeners`).
-From then on the client connects only to these addresses. If they cannot be reached, its requests time out, and the errors name
-no address.
+A client first connects to a server of `kafka.bootstrap.servers`, whose answer has the address of each broker
+(`advertised.listeners`). From then on it connects only to these addresses. If they cannot be reached, its requests time out, and
+the errors do not name the addresses.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BrokerUnavailable
 
 FIRST_ANSWER_S = 3.0
-"""How long the first answer of a broker may take before the addresses are tried."""
+"""How long a new client waits for the first answer of a broker before it tries the addresses."""
 
 CONNECT_S = 3.0
-"""How long one connection may take, including TLS and login, when the addresses are tried. librdkafka's default is 30 s."""
+"""How long a connection may take, including TLS and login, when the addresses are tried. librdkafka's default is 30 s."""
 
 RECONNECT_S = 1.0
-"""How much longer the brokers may take to answer after one has not answered. In that time librdkafka connects to that broker
-again, at the next address if its name has several."""
+"""How much longer to wait for an answer after a broker has not answered. In that time librdkafka connects to the broker again, at
+the next address if its name has several."""
 
 _MOST = 50
-"""The most brokers that are asked. One answer is enough."""
+"""The most brokers to ask. One answer is enough."""
 
 _BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
-"""librdkafka's name for a server whose address is from `bootstrap.servers`. Its name for a broker ends with the broker's id."""
+"""librdkafka's name for a server of `bootstrap.servers`. Its name for a broker ends with the broker's id instead."""
 
 
 def await_first_answer(admin: AdminClient, last_error: LastError, client_settings: Mapping[str, str]) -> None:
-    """Wait until a broker has answered a new client, without delay if one already has. If none does, try the addresses.
+    """Wait until a broker has answered a new client. If no broker answers, try the addresses that they advertise.
 
     Args:
         admin: The client.
-        last_error: The client's errors. It also remembers that the client has had its first answer.
+        last_error: The client's errors, which also remember that the client has had its first answer.
         client_settings: The client's settings.
 
     Raises:
@@ -54,7 +54,7 @@ def await_first_answer(admin: AdminClient, last_error: LastError, client_setting
         admin.describe_cluster(request_timeout=FIRST_ANSWER_S).result()
     except KafkaException:
         reported = last_error.newest(admin)
-        # If the login is refused, or no bootstrap server answers, the caller's own request finds that out.
+        # A refused login, or bootstrap servers that do not answer, are left to the caller's own request.
         if reported is None or not (is_refused(reported) or _BOOTSTRAP.search(reported.str())):
             refuse_unreachable(client_settings)
     last_error.is_answered = True
@@ -63,7 +63,7 @@ def await_first_answer(admin: AdminClient, last_error: LastError, client_setting
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
     """Raise an error if a bootstrap server answers, but no broker answers at the address that it advertises.
 
-    This takes up to 14 s, and only some milliseconds if a broker answers.
+    This takes up to 14 s, but only a few milliseconds if a broker answers.
 
     Args:
         client_settings: librdkafka settings that every client needs.
@@ -81,8 +81,8 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
             refused.append(error)
 
     def take(line: logging.LogRecord) -> bool:
-        # Only the log reports a connection that was given up because there was no answer. The client has a broker's name and id
-        # from a bootstrap server, so one of these has answered.
+        # librdkafka reports a connection that timed out only in its log. A line with a broker's id proves that a bootstrap server
+        # has answered, because the client has the id from it.
         if line.args and line.args[0] == "FAIL" and (learned := LEARNED.search(line.getMessage())) is not None:  # type: ignore[index]
             errors[int(learned[2])] = learned[1], learned.string[learned.end() :]
         return False
@@ -106,10 +106,10 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
     addresses = ", ".join(f"{address} (broker {broker})" for broker, (address, _) in found)
     reasons = "; ".join(reason for _, (_, reason) in found if reason)
     raise BrokerUnavailable(
-        f"This machine cannot reach the brokers at the address that they advertise: {addresses}. A bootstrap server of "
-        f"{client_settings['bootstrap.servers']} answered with that address, but no broker answers there: {reasons}. Nothing was "
-        "read or written. Check advertised.listeners of the brokers: this machine must be able to resolve and reach the address. "
-        "Or check the network between this machine and that address."
+        f"This machine cannot reach the brokers at the addresses that they advertise: {addresses}. A bootstrap server of "
+        f"{client_settings['bootstrap.servers']} returned these addresses, but no broker answers there: {reasons}. Nothing was "
+        "read or written. Check the brokers' advertised.listeners, which this machine must be able to resolve and reach, and the "
+        "network between this machine and these addresses."
     )
 
 
@@ -126,12 +126,12 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
         resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
         return [future for broker in resources for future in admin.describe_configs([broker], request_timeout=timeout_s).values()]
 
-    # Brokers that have failed once may answer at another address of the same name, or may be restarting.
+    # Also ask the brokers that have failed once. They may answer at another address of the same name, or may be restarting.
     asked = ask(sorted(errors)[:_MOST])
     try:
         found = admin.list_topics(timeout=timeout_s)
     except KafkaException:
-        pass  # the client has tried all brokers in turn
+        pass  # the client has tried all brokers, one after the other
     else:
         if found.orig_broker_id >= 0:
             return True

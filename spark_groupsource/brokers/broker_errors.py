@@ -48,7 +48,7 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.UNKNOWN_TOPIC_OR_PART: TopicNotFound,
 }
-"""The meaning of a refused or unanswered commit (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
+"""The error for each code of a refused or unanswered commit (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
 COORDINATOR_ERRORS = frozenset(code for code, kind in COMMIT_ERRORS.items() if kind is CoordinatorUnavailable)
 """Codes for a group whose coordinator is missing or still loading. Nothing was done, so the request may be repeated."""
@@ -62,13 +62,13 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""The meaning of other requests' errors. Any other code becomes BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
+"""The error for each code of other requests. Other codes become BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
 
 OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     **{code: kind for code, kind in COMMIT_ERRORS.items() if kind is CommitOutcomeUnknown},
 }
-"""The meaning of the errors of a request that writes a group's offsets, but not as a member of the group."""
+"""The error for each code of a request that writes a group's offsets, but not as a member of the group."""
 
 MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
@@ -85,26 +85,26 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.UNKNOWN: MembershipError,
     KafkaError._FATAL: MembershipError,
 }
-"""The meaning of the errors that end a member and its query (`ends_member`): those at which Java's consumer gives up. Any other
-code that librdkafka calls fatal is MembershipError."""
+"""The error for each code that ends a member and its query (`ends_member`). Java's consumer gives up at these codes, too. Any
+other code that librdkafka calls fatal becomes MembershipError."""
 
 _FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
 
 
 def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
-    """Return whether this error ends a query, as it would end Java's consumer. librdkafka itself would rejoin forever.
+    """Return whether this error ends a query, as it would end Java's consumer. librdkafka would rejoin forever.
 
     Args:
         error: the error that the member's consumer returned when it was polled.
-        has_joined: whether the member has had its first assignment. After that a deleted topic, or a coordinator that fails for a
-            reason of its own, does not end the query.
+        has_joined: whether the member has had its first assignment. After that, a deleted topic or an internal failure of the
+            coordinator does not end the query.
     """
     if error.fatal():
         return True
     return error.code() in MEMBER_ERRORS and not (has_joined and error.code() in _FINAL_ONLY_AT_THE_START)
 
 
-_PROTOCOL = "The brokers do not support kafka.group.protocol=consumer, which Kafka has since 4.0. Set it to classic."
+_PROTOCOL = "The brokers do not support kafka.group.protocol=consumer, which takes Kafka 4.0. Set it to classic."
 
 TO_MOVE_A_GROUP = (
     "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Only members with "
@@ -116,22 +116,22 @@ TO_MOVE_A_GROUP = (
 _COORDINATORS_LOG = "Only the log of the group's coordinator shows the reason; `groupkafka describe` shows which broker that is."
 
 _MEMBER_ADVICE: Mapping[int, str] = {
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need an assignor in common, but this one does not offer the "
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need a common assignor, but this one does not offer the "
     "assignor of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them "
     "first.",
     KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session.timeout.ms (45000 by default) is outside the brokers' bounds, "
     "group.min.session.timeout.ms and group.max.session.timeout.ms. `groupkafka check` shows them. Set a value between them.",
-    KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers allow: their setting is group.max.size "
+    KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers allow in group.max.size "
     "(group.consumer.max.size with kafka.group.protocol=consumer). Stop another member (`groupkafka describe` shows them), or "
     "raise that setting. A member that was killed counts until its session ends (45 s by default): restart this query then.",
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
     KafkaError.GROUP_ID_NOT_FOUND: "The group has members of the classic protocol, and the brokers cannot move it to "
-    "kafka.group.protocol=consumer while these run. Usually their assignor is cooperative-sticky, the default. "
-    f"{TO_MOVE_A_GROUP} If they already have range, the brokers' group.consumer.migration.policy may forbid it.",
+    "kafka.group.protocol=consumer while they run, usually because their assignor is cooperative-sticky, the default. "
+    f"{TO_MOVE_A_GROUP} If their assignor is already range, the brokers' group.consumer.migration.policy may forbid the move.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
-    KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers read it, and "
-    "expect the syntax of RE2/J.",
+    KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers interpret it, "
+    "and expect the syntax of RE2/J.",
     KafkaError.UNSUPPORTED_VERSION: _PROTOCOL,
     KafkaError._UNSUPPORTED_FEATURE: _PROTOCOL,
     KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
@@ -140,33 +140,33 @@ _MEMBER_ADVICE: Mapping[int, str] = {
 """What to check when an error ends a member, if the advice for its class is not enough."""
 
 _COMMIT_ADVICE: Mapping[int, str] = {
-    KafkaError.OFFSET_METADATA_TOO_LARGE: "The metadata of this commit is larger than offset.metadata.max.bytes of the brokers: "
-    "raise that setting (Kafka's default is 4096).",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "The metadata of this commit is larger than the brokers' offset.metadata.max.bytes. "
+    "Raise that setting (Kafka's default is 4096).",
 }
 """What to check when a commit is refused, if the advice for its class is not enough."""
 
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
     MembershipError: "No record is lost: once the query may join, it continues from its checkpoint.",
-    MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs its own.",
+    MemberFenced: "Another running process uses the same kafka.group.instance.id. Give each query its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
-    CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits, and "
+    CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits and "
     "continues from there.",
 }
 """What to check, by the error of this package."""
 
 LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
-"""librdkafka's name for a broker whose address it has from another broker: the address, and the broker's id."""
+"""librdkafka's name for a broker whose address another broker returned: the address, and the broker's id."""
 
 _ADVERTISED = (
-    "{0} is the address that broker {1} advertises; a bootstrap server answered with it. Check that the broker is up, its "
+    "{0} is the address that broker {1} advertises, as a bootstrap server returned it. Check that the broker is running, its "
     "advertised.listeners, and the network between this machine and that address."
 )
-"""What to check if the address of such a broker cannot be reached."""
+"""What to check if an advertised address cannot be reached."""
 
 
 def cause_of(error: KafkaError) -> KafkaError:
-    """Return the error that caused a fatal one. librdkafka hides the cause's code, but quotes its text."""
+    """Return the error that caused a fatal one. librdkafka replaces its code, but quotes its text."""
     if error.code() == KafkaError._FATAL:
         for code in MEMBER_ERRORS.keys() - {KafkaError._FATAL}:
             cause = KafkaError(code)
@@ -186,8 +186,8 @@ def explain(
 
     Args:
         error: The error that was returned or raised.
-        doing: What was being done, as in "committing orders-3".
-        table: The meaning of the codes for this kind of request.
+        doing: What the client was doing, as in "committing orders-3".
+        table: The error for each code of this kind of request.
         advice_of: What to check, by the error of this package.
         missing_acl: Which ACL is missing, by the code of the refusal.
     """

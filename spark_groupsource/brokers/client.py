@@ -1,4 +1,4 @@
-"""Makes clients of confluent-kafka, and remembers the errors that they report in the background."""
+"""Makes clients of confluent-kafka, and remembers errors that they report in the background."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
 
 EARLY_TIMEOUT_S = 10.0
-"""The time limit of the first request of a new AdminClient, whose answer is not used."""
+"""The time limit of a new AdminClient's first request, whose answer is not used."""
 
 CONNECT_EARLY_S = 0.5
-"""How long a new Consumer waits for the leader of a partition. Otherwise its first request would wait for the connection."""
+"""How long a new Consumer waits for the leader of a partition, so that its first request does not wait for the connection."""
 
 LAST_ERROR_KEPT_S = 180.0
-"""How long an error that a client reported in the background can explain requests without an answer. A lasting error is reported
-again after half a minute or more; an older error may come from a broker that was restarting."""
+"""For how long an error that a client reported in the background can explain requests without an answer. librdkafka repeats a
+lasting error after half a minute or more, so an older error may come from a broker that was restarting."""
 
 
 def _logger(name: str) -> logging.Logger:
@@ -58,7 +58,7 @@ librdkafka_log_of_tasks = _logger("spark_groupsource.fetch.librdkafka")
 def _lowered_if_fenced(record: logging.LogRecord) -> bool:
     """Lower the lines of a producer that has lost its transactional id to debug level.
 
-    librdkafka calls the loss fatal. But a kept producer simply loses its id when another worker runs the task, and is replaced.
+    librdkafka calls this fatal. But a kept producer always loses its id when another worker runs the task, and is then replaced.
     If the loss has consequences, the task raises WriterFenced.
     """
     if "fenced by a newer instance" not in record.getMessage():
@@ -81,7 +81,7 @@ UNANSWERED = frozenset(
         KafkaError._NOENT,
     }
 )
-"""Codes of a request that no broker has answered. `_NOENT` means that no broker has named the leader of a partition."""
+"""Codes of a request that no broker has answered. `_NOENT` means that the leader of a partition is not known."""
 
 _ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
 """Finds the end of a leader epoch in librdkafka's text for a position beyond that end."""
@@ -102,16 +102,16 @@ def make_client(
         settings: librdkafka's settings, with the name of the token callback if there is one.
         on_error: Called with each error that belongs to no request.
         logger: Receives librdkafka's log lines.
-        on_throttle: Called when a broker throttles a client that fetches records. None if the client fetches none.
+        on_throttle: Called when a broker throttles a client that fetches records. None if the client fetches no records.
 
     Returns:
         The client.
 
     Raises:
         OptionError: librdkafka refuses a setting, the token callback does not exist, or a file's environment variable is not set.
-            The text holds no secret.
+            The text contains no secret.
         AuthenticationFailed: The token callback returns no token.
-        ProcessLimitReached: The process has no memory or no thread left.
+        ProcessLimitReached: The process cannot get more memory or threads.
     """
     given: dict[str, Any] = {**resolved(settings, reads=on_throttle is not None), "error_cb": on_error}
     if on_throttle is not None:
@@ -130,7 +130,7 @@ def make_client(
 
 
 def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallback) -> Callable[[KafkaError], None]:
-    """Return an error callback that also makes the next client get another token if the brokers refuse this client's token."""
+    """Return an error callback that also asks for a new token for the next client if the brokers refuse this client's token."""
 
     def note(error: KafkaError) -> None:
         if token_refused(error):
@@ -143,9 +143,9 @@ def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallb
 def connect_early(client: object) -> None:
     """Make an AdminClient connect to the controller, without waiting for the connection.
 
-    librdkafka drops the connection to the bootstrap server once it knows the brokers. A request that any broker may answer then
-    waits for half of `reconnect.backoff.ms`. A request to a particular broker connects to it immediately, and other requests use
-    that connection.
+    librdkafka drops the connection to the bootstrap server once it has the list of brokers. A request that any broker may answer
+    then waits for half of `reconnect.backoff.ms`. For a request to a particular broker librdkafka connects immediately, and other
+    requests use that connection.
     """
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
@@ -156,7 +156,7 @@ def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) 
     """Make a new Consumer connect to the leader of the first partition, best effort, for the same reason as `connect_early`.
 
     Args:
-        consumer: A consumer that is not used elsewhere yet.
+        consumer: A consumer that no other code uses yet.
         partitions: Partitions that exist.
     """
     for partition in partitions[:1]:
@@ -187,7 +187,7 @@ class TimeoutsNoticed(_LoggerAdapter):
 class LastError:
     """Remembers the last error that an AdminClient reported in the background.
 
-    A refused login, for example, is reported only there, while the requests themselves fail with a time-out.
+    librdkafka reports a refused login, for example, only in the background, while the requests themselves time out.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -207,7 +207,7 @@ class LastError:
             self._newest, self._at = error, self._clock()
 
     def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
-        """Return the last reported error, or `None`. An error that has not been reported for a long time counts as over."""
+        """Return the last reported error, or `None`. An error that has not been repeated for a long time counts as over."""
         self._poll(client)
         return self._kept()
 
@@ -216,15 +216,15 @@ class LastError:
         return (self.newest(client) if error.code() in UNANSWERED else None) or error
 
     def clear(self, client: AdminClient) -> None:
-        """Clear the recorded error. Call this only when every broker has answered.
+        """Forget the last error. Call this only when every broker has answered.
 
-        librdkafka repeats a lasting error only after half a minute or more, so an error that is cleared too early is lost.
+        librdkafka repeats a lasting error only after half a minute or more, so an error that is forgotten too early is lost.
         """
         self._poll(client)
         self._newest = None
 
     def _poll(self, client: AdminClient | Consumer) -> None:
-        """Make the client report its errors. Ignore them if it was not polled for long, because their age is not known."""
+        """Make the client report its errors. Ignore them if it was not polled for a long time: their age is not known."""
         unpolled_s = self._clock() - self._polled_at
         client.poll(0)
         self._polled_at = self._clock()
@@ -236,9 +236,9 @@ class LastError:
 
 
 _OLD_KEY_STORE = (
-    "An old keytool has encrypted it with RC2, which OpenSSL no longer reads. Convert it with the keytool of Java 17 or newer: "
-    "keytool -importkeystore -srckeystore keystore.p12 -destkeystore new.p12 -deststoretype PKCS12, and set "
-    "kafka.ssl.keystore.location to new.p12, on every node."
+    "An old keytool encrypted the key store with RC2, which OpenSSL no longer reads. Convert it with the keytool of Java 17 or "
+    "newer: keytool -importkeystore -srckeystore keystore.p12 -destkeystore new.p12 -deststoretype PKCS12. Copy new.p12 to every "
+    "node, and set kafka.ssl.keystore.location to its path."
 )
 
 
@@ -248,8 +248,8 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
     Raise it `from None`, because the original error may quote a secret.
 
     Args:
-        text: librdkafka's text. Secrets and values from the environment are masked in it.
-        settings: The refused settings, which show what the secrets are.
+        text: librdkafka's text, in which secrets and values from the environment will be masked.
+        settings: The refused settings, which contain the secrets.
     """
     text = without_environment(without_secrets(text, settings))
     if says_limit(text):
@@ -259,9 +259,9 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
 
 
 def diverging_offset(error: KafkaError) -> int | None:
-    """Return the offset at which librdkafka reports that a log was cut off, or `None` for every other error.
+    """Return the offset at which a log was cut off, if librdkafka reports that with this error, else `None`.
 
-    -1 means that the leader has no epoch as old as that of the position.
+    -1 means that the leader has no epoch as old as the position's.
     """
     found = _ENDS_AT.search(error.str()) if error.code() == KafkaError._AUTO_OFFSET_RESET else None
     return None if found is None else int(found[1])

@@ -1,9 +1,10 @@
 """Keeps the Kafka clients of a process from task to task, and from one micro-batch to the next.
 
-A new client has to connect, log in, and ask for the brokers. A kept client saves all of that. Its user takes it out of the pool,
-so that nothing else uses it in the meantime, and puts it back if nothing is wrong with it.
+A kept client saves the time to connect, to log in, and to ask for the brokers. A task takes a client out of the pool, so that no
+other task uses it, and puts it back if nothing is wrong with it.
 
-The number and the age of kept clients are limited, because each has some threads and a connection to each broker that it uses.
+The number and the age of kept clients are limited, because each has several threads, and a connection to each broker that it
+uses.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from typing import NamedTuple, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 KEPT_S = 30.0
-"""How long a client may have been idle when it is used again. Networks may forget idle connections without telling librdkafka,
-and a request on such a connection waits for seconds. A new client costs little compared with such a pause.
+"""For how long a client may be idle before it is used again. Networks may drop idle connections without telling librdkafka, and a
+request on such a connection waits for seconds. After a longer pause, a new client costs little in comparison.
 
-Clients that have been idle for longer are closed when the next task of the process begins. Spark ends its idle workers once none
-has been used for a minute."""
+Clients that have been idle for longer are closed when the next task of the process begins. Spark ends its idle workers when it
+has used none of them for a minute."""
 
 LIFE_S = 600.0
-"""How old a client may become. Certificates and passwords in files are read only when a client is made."""
+"""How old a client may become. It must be replaced at times, because it reads certificates and passwords in files only once."""
 
 MOST_KEPT = 32
-"""How many clients are kept. Each has about three threads, one more for each broker, and connections to the brokers it uses."""
+"""How many clients are kept at most. Each has about three threads and one more for each broker that it uses."""
 
 
 class PooledClient(Protocol):
-    """A client that can be kept."""
+    """A client that the pool can keep."""
 
     def close(self) -> None:
-        """End its connections."""
+        """End the client's connections."""
 
     def abandon(self) -> None:
-        """Make sure that a forked child never uses or frees it: its threads do not exist there, and closing it would hang."""
+        """Make sure that a forked child never uses or frees the client, whose threads do not exist there. Closing would hang."""
 
 
 Client = TypeVar("Client", bound=PooledClient)
@@ -52,10 +53,10 @@ class _Idle(NamedTuple):
 
 
 class ClientPool:
-    """Keeps clients that are not in use, by the settings they were made with. Used by one thread."""
+    """Keeps clients that are not in use, by their settings. Only one thread may use it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without clients.
+        """Make an empty pool.
 
         Args:
             clock: Returns seconds, monotonic.
@@ -67,15 +68,15 @@ class ClientPool:
         """All clients that are not closed, by `id`, with the time when each was made."""
 
     def add(self, client: Client) -> Client:
-        """Register a new client, and return it. Its user later keeps or closes it."""
+        """Register a new client and return it. The caller must later `keep` or `close` it."""
         self._living[id(client)] = client, self._clock()
         return client
 
     def take(self, key: Hashable, *, useless: Callable[[PooledClient], bool] = lambda _client: False) -> PooledClient | None:
-        """Hand out the kept client of this key, or return `None` if there is none that may still be used.
+        """Return the kept client of this key and remove it from the pool. Return `None` if no usable client is kept.
 
         Args:
-            key: Everything that a client must have in common with a new one.
+            key: The settings, and everything else in which clients may differ.
             useless: Returns whether a kept client will never be needed again, so that it can be closed.
         """
         self._close_old(useless)
@@ -91,7 +92,7 @@ class ClientPool:
         if not self.has(client):
             return
         earlier = self._idle.pop(key, None)
-        # Both are the same client if a signal interrupted its user after this call, and the user then keeps the client again.
+        # Both are the same client if a signal interrupted the caller after this call, and the caller then keeps the client again.
         if earlier is not None and earlier.client is not client:
             self.close(earlier.client)
         self._idle[key] = _Idle(client, self._clock())
@@ -100,7 +101,7 @@ class ClientPool:
         log.debug("%d clients are kept in this process", len(self._idle))
 
     def close(self, client: PooledClient) -> None:
-        """Close a client that was taken or added. A forked child leaves the parent's clients alone."""
+        """Close a client that was taken or added. In a forked child this does nothing to the parent's clients."""
         if self._living.pop(id(client), None) is not None:
             client.close()
 
@@ -110,7 +111,7 @@ class ClientPool:
             self.close(self._idle.pop(key).client)
 
     def abandon(self) -> None:
-        """Forget the parent's clients, in a forked child."""
+        """Forget the parent's clients in a forked child."""
         for client, _made in self._living.values():
             client.abandon()
         self._living.clear()
@@ -123,7 +124,7 @@ class ClientPool:
                 self._close_later(self._idle.pop(key).client)
 
     def _close_later(self, client: PooledClient) -> None:
-        """Close a client on a thread of its own, because closing takes some ms, for which no task should wait."""
+        """Close a client on its own thread, because closing takes several ms, and no task should wait for it."""
         del self._living[id(client)]
         try:
             threading.Thread(target=client.close, name="closing a client").start()
@@ -133,7 +134,7 @@ class ClientPool:
 
 
 def digest(client: Mapping[str, str]) -> str:
-    """Return a text that identifies a client's settings without holding any of their secrets."""
+    """Return a text that identifies a client's settings but contains none of their secrets."""
     return hashlib.sha256(repr(sorted(client.items())).encode()).hexdigest()
 
 
@@ -146,5 +147,5 @@ def pool() -> ClientPool:
 
 
 os.register_at_fork(after_in_child=_POOL.abandon)
-# Close the kept clients at exit: their threads would still run while the process unloads the libraries that they use.
+# Close the kept clients at exit. Otherwise their threads would still run while the process unloads the libraries they use.
 atexit.register(_POOL.close_kept)

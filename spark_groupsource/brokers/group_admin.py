@@ -34,10 +34,10 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
 
 LIST_GROUPS_S = 3.0
-"""How long all brokers together may take to list their groups, after the coordinator has answered that a group does not exist."""
+"""How long all brokers together may take to list their groups, when the coordinator has answered that a group does not exist."""
 
 STABLE_OFFSETS_S = 60.0
-"""How long to wait for an open transaction with offsets of a group. Its producer has been fenced, so it will end soon."""
+"""How long to wait for an open transaction that commits offsets of a group. Its producer is fenced, so it will end soon."""
 
 STABLE_INTERVAL_S = 0.02
 """How often to ask whether that transaction has ended."""
@@ -49,7 +49,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic for groups. The leader of each of its partitions coordinates the groups in that partition."""
 
 LOOK_S = 3.0
-"""How long a broker may take to describe topics. A broker that takes longer counts as away."""
+"""How long a broker may take to describe topics. A broker that takes longer counts as not available."""
 
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
@@ -58,7 +58,7 @@ class GroupAdmin:
     """Describes groups, alters their offsets and deletes them, through one AdminClient. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
-        """Make the client. Nothing is asked yet.
+        """Make the client. No request is sent yet.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -72,11 +72,11 @@ class GroupAdmin:
         self._admin = make_admin_client(client_settings, self._last_error)
 
     def describe(self, group: str) -> GroupView:
-        """Describe the current state of the group. Each request waits 10 s at most.
+        """Describe the current state of the group. Each request takes 10 s at most.
 
         Raises:
             GroupNotFound: The group does not exist.
-            NotAConsumerGroup: It is of another kind.
+            NotAConsumerGroup: The group is of another kind.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
             NotAuthorized: The user may not describe the group.
@@ -115,7 +115,7 @@ class GroupAdmin:
     def _description(self, group: str) -> Any:
         """Return the coordinator's description of the group. A group that does not exist may be DEAD instead of not found.
 
-        The coordinator also answers DEAD or not found for a group of a new kind. Only the list of all groups has such a group.
+        For a group of a new kind the coordinator also answers DEAD or not found, but the list of all groups contains it.
         """
         try:
             description = self._described(group)
@@ -125,7 +125,7 @@ class GroupAdmin:
         else:
             if description.state != ConsumerGroupState.DEAD or not self._is_listed(group):
                 return description
-        # Ask again, because its first member may have joined between the two answers. Otherwise the group is of a new kind.
+        # Ask again, because the first member may have joined between the two answers. If not, the group is of a new kind.
         with suppress(GroupNotFound):
             description = self._described(group)
             if description.state != ConsumerGroupState.DEAD:
@@ -177,7 +177,7 @@ class GroupAdmin:
         return next((_member(member) for member in self._description(group).members if member.member_id == member_id), None)
 
     def operations(self, group: str) -> frozenset[str] | None:
-        """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).
+        """Return the names of the operations that the user may perform on the group, such as READ (KIP-430).
 
         The group need not exist. The result is `None` if the broker does not report the operations.
 
@@ -186,7 +186,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"asking what is allowed with group {group}"
+        doing = f"asking for the rights on group {group}"
         description = self._of_group(
             group,
             lambda: self._admin.describe_consumer_groups(
@@ -202,32 +202,32 @@ class GroupAdmin:
         A group that is moving to another coordinator may be missing for a moment.
 
         Raises:
-            BrokerUnavailable: A broker does not answer, or still loads its groups. This client keeps asking a broker that has
-                died; a new client does not.
+            BrokerUnavailable: A broker does not answer, or is still loading its groups. This client keeps asking a broker that
+                has crashed; a new client does not.
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
         future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
         found = self._answer(future, doing, "")
-        # These are KafkaErrors, although the documentation says exceptions.
+        # These are KafkaErrors, although confluent-kafka's documentation calls them exceptions.
         refused: list[Any] = found.errors
         if refused:
             raise explain(self._last_error.reason(refused[0], self._admin), doing)
         return sorted(group.group_id for group in found.valid if part in group.group_id)
 
     def groups_that_move_too(self, part: str, topics: Collection[str]) -> list[str]:
-        """Return the same groups as `groups`, but ask twice while a broker is away, because a moving group may be in no list.
+        """Return the same groups as `groups`, but ask twice while a broker is down, because no broker may list a moving group.
 
         Args:
             part: The text.
-            topics: Topics of the user. Their replicas show whether a broker is away if the user may not describe
-                `__consumer_offsets`.
+            topics: Topics of the user. If the user may not describe `__consumer_offsets`, their replicas show whether a broker is
+                down.
 
         Raises:
             BrokerUnavailable: As `groups` does, or some groups have no coordinator.
             AuthenticationFailed: The brokers refuse the login.
         """
-        # Check before the list, so that a client that has found all brokers here asks all of them. Check after the list as well,
+        # Check before listing the groups, so that the client has found all brokers and asks each of them. Check again afterwards,
         # because a broker may have handed over its groups in the meantime.
         moving = coordinators_move(self._admin, topics)
         found = self.groups(part)
@@ -258,7 +258,7 @@ class GroupAdmin:
         return [TopicPartition(topic, partition.id) for partition in self._topic(topic).partitions]
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of a topic; "" if the brokers have no topic ids.
+        """Return the id of a topic, or "" if the brokers have no topic ids.
 
         Raises:
             BrokerError: As `partitions_of` does.
@@ -272,7 +272,7 @@ class GroupAdmin:
         return self._answer(answers[topic], doing, "")
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Return the offset that `spec` means in each partition: -1 if no record is as young as a timestamp.
+        """Return the offset that `spec` means in each partition, or -1 if no record is at or after a timestamp.
 
         Raises:
             BrokerError: The offset of some partition is not known.
@@ -282,7 +282,8 @@ class GroupAdmin:
             offset = self._answer(future, f"asking for an offset of {partition}", "").offset
             if offset < NO_RECORD:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} does not answer. Check that its broker is up and can be reached from here."
+                    f"The leader of {partition} does not answer. Nothing was changed. Check that its broker is running and that "
+                    "this machine can reach it."
                 )
             found[partition] = offset
         return found
@@ -292,7 +293,7 @@ class GroupAdmin:
 
         Raises:
             GroupActive: A member has joined. Nothing is committed.
-            CommitOutcomeUnknown: No broker answers. The offsets may be committed, now or later.
+            CommitOutcomeUnknown: No broker answers. The offsets may have been committed, or may be committed later.
             BrokerError: The brokers refuse some or all of the offsets. The text names the partitions that are committed.
         """
         doing = f"committing offsets of group {group}"
@@ -318,12 +319,12 @@ class GroupAdmin:
             raise _not_written(errors[min(errors)], doing)
 
     def delete(self, group: str) -> None:
-        """Delete a group that has no members, with its offsets. One that does not exist is deleted already.
+        """Delete a group that has no members, and its offsets. A group that does not exist counts as deleted.
 
         Raises:
             GroupActive: A member has joined. The group is not deleted.
             NotAuthorized: The user may not delete the group.
-            BrokerUnavailable: No broker answers. The group may be deleted, or be deleted later.
+            BrokerUnavailable: No broker answers. The group may have been deleted, or may be deleted later.
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"deleting group {group}"
@@ -378,7 +379,7 @@ class GroupAdmin:
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
-        # Leave out a partition without a leader, of a deleted topic or without the ACL: the others are still worth showing.
+        # Skip partitions without a leader, of a deleted topic, or without the ACL, because the others are still worth showing.
         return {
             partition: answer.result().offset
             for partition, answer in answers.items()
@@ -386,15 +387,15 @@ class GroupAdmin:
         }
 
     def _is_listed(self, group: str) -> bool:
-        """Return whether a broker lists a group of this name, whatever its kind."""
+        """Return whether a broker lists a group of this name, of any kind."""
         with catch_warnings():
-            # `list_groups` is deprecated, but the newer function leaves out groups that are not consumer groups.
+            # `list_groups` is deprecated, but the newer function returns only consumer groups.
             simplefilter("ignore", DeprecationWarning)
             try:
                 return bool(self._admin.list_groups(group, timeout=LIST_GROUPS_S))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
-                return error.code() == KafkaError._PARTIAL  # a broker lists the group, and another broker does not answer
+                return error.code() == KafkaError._PARTIAL  # a broker lists the group, but another broker does not answer
 
     def _of_group(
         self,
@@ -418,7 +419,7 @@ class GroupAdmin:
         group: str,
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
     ) -> T:
-        """Return the answer to a request, and repeat it while the group has no coordinator, or one that is still loading."""
+        """Return the answer to a request. Repeat the request while the group has no coordinator, or one that is still loading."""
         await_first_answer(self._admin, self._last_error, self._client_settings)
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
@@ -436,22 +437,28 @@ class GroupAdmin:
 
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-        return GroupActive(f"{doing}: nothing was changed, because a member has joined, and now only members may commit.")
-    advice = "The offsets may be committed, now or later. Check with `groupkafka describe`, and run the command again."
+        return GroupActive(
+            f"{doing}: nothing was changed, because a member has joined, and now only members may commit. Stop the query or "
+            "consumer, and run the command again."
+        )
+    advice = "The offsets may have been committed, or may be committed later. Check with `groupkafka describe`, and run the "
+    advice += "command again."
     return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: advice})
 
 
 def _not_deleted(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.NON_EMPTY_GROUP:
-        return GroupActive(f"{doing}: it stays, because a member has joined it.")
+        return GroupActive(
+            f"{doing}: it was not deleted, because a member has joined it. Stop the query or consumer, and run the command again."
+        )
     missing_acl = {KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the ACL DELETE on the group."}
     return explain(error, doing, missing_acl=missing_acl)
 
 
 def _not_found(group: str) -> GroupNotFound:
     return GroupNotFound(
-        f"There is no consumer group {group!r} on these brokers: it has no members and no committed offsets. "
-        "Check the name (kafka.group.id of the query) and the brokers."
+        f"There is no consumer group {group!r} on these brokers, or it has neither members nor committed offsets. Check the name "
+        "(kafka.group.id of the query) and the brokers."
     )
 
 
@@ -473,18 +480,18 @@ def _partitions(assignment: Any) -> frozenset[TopicPartition]:
 
 
 def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
-    """Return whether a broker is away, so that its groups may be on their way to other coordinators.
+    """Return whether a broker is down, so that its groups may be moving to other coordinators.
 
-    The new leader of a partition lists its groups only once it has been told that it is the leader, while the old leader may not
-    answer, or no longer lists them. The other brokers answer without an error. Kafka also moves groups when a preferred leader is
-    elected and no broker is away: that takes milliseconds, and is not noticed here.
+    The new leader of a partition lists its groups only after it has learned that it is the leader, while the old leader does not
+    answer, or no longer lists them. The other brokers answer without an error. Kafka also moves groups when it elects a preferred
+    leader while no broker is down. That takes milliseconds and is not noticed here.
 
     Args:
         admin: The client that asks.
         topics: Topics of the user. They are checked if the user may not describe `__consumer_offsets`.
 
     Raises:
-        BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so that no broker lists its groups.
+        BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so no broker lists its groups.
     """
     asked = TopicCollection([OFFSETS_TOPIC, *topics])
     answers = admin.describe_topics(asked, request_timeout=LOOK_S)
@@ -499,8 +506,8 @@ def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
         leaderless = [partition.id for partition in partitions if partition.leader is None]
         if topic == OFFSETS_TOPIC and leaderless:
             raise BrokerUnavailable(
-                f"partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker lists the groups in it. Start the "
-                "brokers that have its replicas."
+                f"Partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker lists the groups in it. Nothing was "
+                "changed. Start the brokers that have its replicas."
             )
         away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
     return away.get(OFFSETS_TOPIC, any(away.values()))

@@ -1,7 +1,7 @@
 """Runs a GroupAdmin in a child process, so that a crash of librdkafka ends only that process.
 
-An AdminClient of librdkafka aborts its process if the connection to a coordinator breaks at the wrong moment of a request for a
-group (librdkafka #4605, not fixed as of 2.16). A program that asks again and again hits that moment sooner or later.
+librdkafka's AdminClient aborts its process if the connection to a coordinator breaks at a certain moment of a request for a group
+(librdkafka #4605, not fixed as of 2.16). A program that sends many such requests hits this moment sooner or later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 ANSWER_LIMIT_S = 40.0
-"""The time limit of one question, with all its attempts. The requests have limits of their own, which are shorter."""
+"""The time limit of one question with all its attempts. Each request has its own limit, which is shorter."""
 
 Question = Literal["describe", "groups", "member", "members", "offsets", "operations", "refuse_other_kinds"]
 
@@ -39,17 +39,17 @@ sys.path[:] = filter(None, sys.path)  # without the working directory, which may
 from spark_groupsource.brokers.group_admin_process import serve
 serve(int(sys.argv[1]))
 """
-"""The child's program. A process of multiprocessing would first import this process's program, which may be large."""
+"""The child's program. multiprocessing would first import the parent's program, which may be large."""
 
 ATTEMPTS = 3
-"""How often a question is asked before a crash of the child process becomes an error."""
+"""How often a question is asked before crashes of the child process become an error."""
 
 
 class GroupAdminProcess:
-    """A GroupAdmin in a child process that is started when it is needed. Only one thread may use it at a time."""
+    """A GroupAdmin in a child process, which starts when it is needed. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
-        """Prepare the child. It is started with the first question.
+        """Keep the settings. The child starts with the first question.
 
         Args:
             client_settings: as `GroupAdmin` takes them. They reach the child through a pipe.
@@ -67,7 +67,7 @@ class GroupAdminProcess:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, while there is one."""
+        """The child's process id, or `None` if it is not running."""
         return None if self._child is None else self._child.pid
 
     def describe(self, group: str) -> GroupView:
@@ -142,7 +142,7 @@ class GroupAdminProcess:
         return offsets
 
     def close(self) -> None:
-        """End the child. A later question starts another one."""
+        """End the child. A later question starts a new one."""
         if self._pipe is not None:
             self._pipe.close()
         if self._end_child is not None:
@@ -191,7 +191,7 @@ class GroupAdminProcess:
                     stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
                 )
                 self._pipe = ours
-                # The child also ends if this object is dropped without being closed, as when its query has rejoined the group.
+                # End the child also if this object is dropped without being closed, as when its query rejoins the group.
                 self._end_child = finalizer = weakref.finalize(self, _end, self._child)
                 finalizer.atexit = False  # a fork of this process must not end the child, which ends when the pipe is closed
             ours.send(self._settings)
@@ -199,7 +199,7 @@ class GroupAdminProcess:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()  # the child holds nothing that it would have to release
+    child.kill()  # the child holds nothing that it must release
     child.wait()
 
 
@@ -209,7 +209,7 @@ def _describing(group: str) -> str:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Block SIGINT, so that a child started in this block never gets Ctrl-C, which is meant for the parent."""
+    """Block SIGINT, so that a child that is started meanwhile never receives Ctrl-C, which is meant for the parent."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -235,13 +235,13 @@ def serve(descriptor: int) -> None:
         except EOFError:
             return
         try:
-            # The network may have forgotten the connections of an idle client.
+            # The network may have dropped the connections of an idle client.
             if admin is None or time.monotonic() - used_at >= IDLE_S:
                 admin = GroupAdmin(settings)
             answer = getattr(admin, question)(*about)
         except GroupKafkaError as failed:
             pipe.send(failed)
-        except Exception as failed:  # noqa: BLE001 -- otherwise the parent would report a crash of librdkafka
+        except Exception as failed:  # noqa: BLE001 -- without an answer, the parent would report a crash of librdkafka
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)

@@ -1,7 +1,7 @@
 """Reads and commits the offsets of a group with a consumer that never joins the group.
 
-A consumer follows its group's coordinator. An AdminClient does not: librdkafka keeps the coordinator that it found first, and
-aborts the process when that broker answers that it is no longer the coordinator (librdkafka #5040, not fixed as of 2.16).
+A consumer follows its group's coordinator to another broker. librdkafka's AdminClient does not: it keeps the coordinator that it
+found first, and aborts the process when that broker is no longer the coordinator (librdkafka #5040, not fixed as of 2.16).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import GROUP_OFFSETS_S
 
 GROUP_OFFSETS_TRY_S = 5.0
-"""How long one request may take. A refused login is noticed only between two requests."""
+"""How long a request may take. A refused login is noticed only between two requests."""
 
 _SILENCE = 0.9
 """An attempt that fails after this fraction of its time counts as unanswered."""
@@ -44,18 +44,18 @@ def read_offsets(
     missing_acl: Mapping[int, str] = MISSING_ACL,
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
 ) -> dict[TopicPartition, Kept]:
-    """Return the group's offset of each partition, with one request.
+    """Return the group's offset of each partition, with a single request.
 
-    Queries and the sink always read offsets with this function. Only commands use an AdminClient (`GroupAdmin.offsets`), because
-    it needs no names of partitions, and their processes are short-lived.
+    Queries and the sink always read offsets with this function. Only commands use an AdminClient (`GroupAdmin.offsets`), which
+    needs no names of partitions, because their processes are short-lived.
 
     Args:
         consumer: a consumer with that `group.id`.
         group: the group.
         partitions: the partitions.
         timeout_s: how many seconds the request may take.
-        polled: whether to poll the consumer as well, because no other code does. Polling serves the callback that fetches tokens,
-            and reports that this user gets no coordinator, for which the request itself would keep waiting.
+        polled: whether to poll the consumer, too, because no other code does. Polling serves the callback that fetches tokens,
+            and reports if this user may not look up the coordinator, for which the request itself would keep waiting.
         missing_acl: which ACL is missing, by the code of the refusal.
         advice_of: what to check, by the error of this package.
 
@@ -88,14 +88,14 @@ def read_offsets(
 
 
 def _reported(consumer: Consumer) -> Iterator[KafkaError]:
-    """Yield the errors that a consumer without partitions has to report."""
+    """Yield the errors that a consumer without partitions reports."""
     while (event := consumer.poll(0)) is not None:
         if (error := event.error()) is not None:
             yield error
 
 
 class GroupOffsets:
-    """Reads and commits the offsets of one group that has no members. One thread uses it at a time, and closes it."""
+    """Reads and commits the offsets of one group that has no members. Only one thread may use it at a time, and must close it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class GroupOffsets:
         missing_acl: Mapping[int, str] = MISSING_ACL,
         advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
     ) -> None:
-        """Make the client, which begins to look for the coordinator.
+        """Make the client, which starts to look up the coordinator.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -123,7 +123,7 @@ class GroupOffsets:
             "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": "false",
-            # A commit has no other time limit. The default is a minute, which is as long as all attempts may take together.
+            # A commit has no other time limit. The default is a minute, as long as all attempts together may take.
             "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
         }
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
@@ -131,7 +131,7 @@ class GroupOffsets:
     def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
         """Return the offset of partition 0 of each topic that has one, with its metadata.
 
-        Waits until no open transaction commits offsets for the group (KIP-447), and until a moving coordinator has arrived.
+        Waits until no open transaction commits offsets for the group (KIP-447), and until a coordinator that moves has arrived.
 
         Raises:
             NotAuthorized: the user may not read the group's commits.
@@ -183,7 +183,7 @@ class GroupOffsets:
         self._consumer.close()
 
     def _renew(self) -> None:
-        """Replace the client, whose connections the network may have forgotten. The new one waits longer between attempts."""
+        """Replace the client, because the network may have dropped its connections. The new one waits longer between attempts."""
         pause = {"reconnect.backoff.ms": self._settings.get("reconnect.backoff.max.ms", "1000")}
         renewed = make_client(Consumer, {**self._settings, **pause}, self._reported.record, librdkafka_log)
         self.close()
@@ -215,6 +215,6 @@ class GroupOffsets:
 
 
 def _passes(error: Exception) -> bool:
-    # A commit may be repeated whatever its outcome was, because no other client commits for the group. MemberUnknown does not
-    # pass here, because the group has no member that could rejoin.
+    # A commit may always be repeated, because no other client commits for this group. MemberUnknown is not retriable here,
+    # because the group has no member that could rejoin.
     return isinstance(error, CommitOutcomeUnknown) or (passes(error) and not isinstance(error, MemberUnknown))

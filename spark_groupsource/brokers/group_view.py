@@ -1,6 +1,6 @@
-"""Describes a group as its coordinator shows it (members, partitions, offsets and claims), and refuses other kinds of groups.
+"""Describes a group at one moment: its members, partitions, offsets and claims. Also makes the errors for other kinds of groups.
 
-Pure. Any client can write commit metadata, so a view holds only records that commit_record.py accepts. Names that clients have
+Pure. Any client can write commit metadata, so a view contains only records that commit_record.py accepts. Names that clients have
 chosen may contain any character, so `cli` never prints them raw.
 """
 
@@ -23,7 +23,7 @@ from spark_groupsource.handoff.commit_record import (
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
-"""States of a classic group in which its coordinator does not report the members' partitions."""
+"""The states of a classic group in which its coordinator does not report the members' partitions."""
 
 
 _OTHER_TYPE = re.compile(r"is not a consumer group \((.*)\)", re.DOTALL)
@@ -39,16 +39,16 @@ _INSTEAD = "Set kafka.group.id to a name that no other kind of group has."
 
 @dataclass(frozen=True)
 class GroupMember:
-    """One member, as it introduced itself to the group. Its three names and its host may contain any character."""
+    """A member of the group. Its three names and its host may contain any character."""
 
     member_id: str
     client_id: str
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
-    """The partitions that the coordinator has assigned to it. Only Kafka 4.4 includes those that it has to give back."""
+    """The partitions that the coordinator has assigned to it. Only Kafka 4.4 includes those that it must give back."""
     target: frozenset[TopicPartition] | None = None
-    """The partitions that it will have when the rebalance is over (KIP-848). `None` under the classic protocol."""
+    """The partitions that it will have after the rebalance (KIP-848). `None` under the classic protocol."""
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class PartitionView:
-    """One partition: its owner, what the group has committed for it, and where it ends."""
+    """One partition: its owner, the group's commit for it, and the end of its log."""
 
     partition: TopicPartition
     member: GroupMember | None
@@ -71,7 +71,7 @@ class PartitionView:
 
     @property
     def committed(self) -> int | None:
-        """The committed offset: the first one that is not known to be durably processed. `None` without a commit."""
+        """The committed offset, below which every record is processed. `None` without a commit."""
         return None if self.commit is None else self.commit.offset
 
     @property
@@ -81,28 +81,28 @@ class PartitionView:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between the committed offset and the end, as every lag tool counts. `None` if not known."""
+        """The number of offsets between the committed offset and the end, as every lag tool counts them. `None` if not known."""
         committed = self.committed
         return None if committed is None or self.end is None else max(0, self.end - committed)
 
     @property
     def stream(self) -> str | None:
-        """The stream that wrote the commit. `None` for a commit by another client."""
+        """The stream of the query that wrote the commit. `None` for a commit of another client."""
         return self.commit.stream if isinstance(self.commit, CommitRecord) else None
 
     @property
     def lag_unknown(self) -> bool:
-        """Whether the lag is not known, because the leader does not answer, or there are records but no commit."""
+        """Whether the lag is not known, because the leader does not answer, or because there are records but no commit."""
         return self.lag is None and self.end != 0
 
     @property
     def other_format(self) -> int | None:
-        """The format of a commit record that this version cannot read, so that its claims are not known; `None` for any other."""
+        """The format of a commit record that this version cannot read, so its claims are not known; `None` for other commits."""
         return self.commit.version if isinstance(self.commit, OtherFormat) else None
 
     @property
     def open(self) -> tuple[OwedRange, ...]:
-        """The ranges that the last writer has claimed for its newest plan and not confirmed."""
+        """The ranges that the last writer claimed for its newest plan and has not confirmed."""
         record = self.commit
         if not isinstance(record, CommitRecord):
             return ()
@@ -114,29 +114,29 @@ class PartitionView:
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
-    def held_back(self) -> HeldBack | None:
-        """The range that holds the committed offset back. `None` if there is none, or if the record cannot be read."""
+    def lowest_claim(self) -> HeldBack | None:
+        """The lowest claim, at which the committed offset stays. `None` if nothing is claimed, or the record cannot be read."""
         return self.commit.held_back if isinstance(self.commit, CommitRecord) else None
 
     @property
     def finished_lag(self) -> int:
-        """The number of offsets in `lag` that are finished, but lie above a range that is not confirmed."""
-        held = self.held_back
-        return 0 if held is None else min(held.finished_lag, self.lag or 0)
+        """The number of offsets in `lag` that are finished, but lie above a range that is not confirmed yet."""
+        lowest = self.lowest_claim
+        return 0 if lowest is None else min(lowest.finished_lag, self.lag or 0)
 
 
 @dataclass(frozen=True)
 class Difference:
     """A partition about which the members and the coordinator disagree.
 
-    It is assigned to one member but should move to another one (KIP-848), or another member has written its newest record. This
-    state is normal for some seconds while a partition moves, until its old owner has given it back, or its new owner has written
-    its first commit record. If it lasts, a member may not know of the move.
+    It is assigned to one member but should move to another (KIP-848), or another member wrote its last commit record. This is
+    normal for a few seconds while a partition moves, until its old owner has given it back, or its new owner has written its
+    first commit record. If it lasts, a member may not have noticed the move.
     """
 
     partition: TopicPartition
     owner: GroupMember | None
-    """The member to which it is assigned."""
+    """The member to which the partition is assigned."""
     target: GroupMember | None
     """The member that should have it; the owner under the classic protocol."""
     writer: GroupMember | None
@@ -145,7 +145,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class GroupView:
-    """One group at one moment, with its members and the partitions that have a commit or an owner, in order."""
+    """A group at one moment, with its members, and its partitions that have a commit or an owner, in order."""
 
     group: str
     state: str
@@ -162,7 +162,7 @@ class GroupView:
 
     @property
     def lag_unknown(self) -> int:
-        """The number of partitions whose lag is not known: their leader does not answer, or they have records but no commit."""
+        """The number of partitions with an unknown lag: their leader does not answer, or they have records but no commit."""
         return sum(partition.lag_unknown for partition in self.partitions)
 
     @property
@@ -193,7 +193,7 @@ class GroupView:
 
 
 def refuse_active(view: GroupView) -> None:
-    """Raise `GroupActive` if the group has members: brokers then accept offsets from its members only.
+    """Raise `GroupActive` if the group has members, because brokers then accept offsets only from members.
 
     Raises:
         GroupActive: The group has members.
@@ -201,9 +201,10 @@ def refuse_active(view: GroupView) -> None:
     if view.members:
         names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
         raise GroupActive(
-            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}): its "
-            "offsets still change, and brokers take them from members only. Stop the queries and other consumers of the group. A "
-            "member that crashed, or a static member, stays until its session ends. `groupkafka describe` shows the members."
+            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), so "
+            "its offsets still change, and brokers accept offsets only from members. Nothing was changed. Stop the queries and "
+            "other consumers of the group. A member that crashed, or a static member, stays in the group until its session ends. "
+            "`groupkafka describe` shows the members."
         )
 
 
@@ -217,16 +218,17 @@ def of_other_type(group: str, protocol_type: str) -> NotAConsumerGroup:
     """Return the error for a classic group whose protocol type is not a consumer's."""
     purpose = KNOWN_TYPES.get(protocol_type, "its members are not consumers")
     return NotAConsumerGroup(
-        f"The group {group!r} is a classic group of the protocol type {protocol_type!r}: {purpose}. {_INSTEAD}"
+        f"The group {group!r} is a classic group of the protocol type {protocol_type!r}: {purpose}, so no query can join it. "
+        f"{_INSTEAD}"
     )
 
 
 def of_new_kind(group: str, *, has_offsets: bool) -> NotAConsumerGroup:
     """Return the error for a group that is neither classic nor a consumer group of KIP-848.
 
-    Such a group has its name to itself: no client of another kind can join it. librdkafka describes only consumer groups. For a
-    share group (KIP-932) and a streams group (KIP-1071) it answers as for a group that does not exist. Only the list of all
-    groups has their names, without their kind. A share group has no committed offsets.
+    No client of another kind can join such a group. librdkafka describes only consumer groups, and treats a share group (KIP-932)
+    or a streams group (KIP-1071) like a group that does not exist. Only the list of all groups contains it, but without its kind.
+    A share group has no committed offsets.
 
     Args:
         group: The group.
@@ -234,10 +236,10 @@ def of_new_kind(group: str, *, has_offsets: bool) -> NotAConsumerGroup:
     """
     if has_offsets:
         return NotAConsumerGroup(
-            f"The group {group!r} is a streams group (KIP-1071), and its offsets belong to a Kafka Streams application. "
-            f"{_INSTEAD} Kafka's own kafka-streams-groups.sh shows the group."
+            f"The group {group!r} is a streams group (KIP-1071), so its offsets belong to a Kafka Streams application, and no "
+            f"query can join it. {_INSTEAD} Kafka's own kafka-streams-groups.sh shows the group."
         )
     return NotAConsumerGroup(
-        f"The group {group!r} is a share group (KIP-932), or a streams group (KIP-1071) that has not committed anything, but "
-        f"queries are members of consumer groups. {_INSTEAD} Kafka's own kafka-groups.sh --list shows which kind it is."
+        f"The group {group!r} is a share group (KIP-932), or a streams group (KIP-1071) without committed offsets. Queries can "
+        f"only join consumer groups. {_INSTEAD} Kafka's own kafka-groups.sh --list shows the kind of each group."
     )

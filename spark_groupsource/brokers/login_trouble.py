@@ -1,7 +1,7 @@
 """Recognises errors of connections, TLS, logins and ACLs, and names the setting or ACL to check.
 
-librdkafka has few codes for these errors: a broken connection has the same code whether its cause is permanent or temporary. So
-the texts of the errors are used as well.
+librdkafka has few codes for these errors: a broken connection has the same code whether the cause is permanent or temporary. So
+this module also looks at the texts of the errors.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ class LoginTrouble(NamedTuple):
     check: str
     """The setting to check, as a sentence."""
     final: bool
-    """Whether the reason is permanent, so that waiting cannot help."""
+    """Whether the reason is permanent, so that waiting does not help."""
 
 
 _CERTIFICATE = LoginTrouble(
-    "Check kafka.ssl.truststore.*: it needs the root of the authority that signed the brokers' certificates; an intermediate "
-    "authority alone is not enough. Without a trust store, the authorities of the operating system are trusted, not those of the "
-    "JVM (cacerts). Also check that each broker's certificate has the same host name as kafka.bootstrap.servers and the broker's "
-    "advertised.listeners.",
+    "Check kafka.ssl.truststore.*: the trust store needs the root of the authority that signed the brokers' certificates; an "
+    "intermediate authority alone is not enough. Without a trust store, the client trusts the authorities of the operating "
+    "system, not those of the JVM (cacerts). Also check that each broker's certificate has the host name that is in "
+    "kafka.bootstrap.servers and in the broker's advertised.listeners.",
     final=True,
 )
 _OWN_CERTIFICATE = LoginTrouble(
-    "Check kafka.ssl.keystore.*: the broker asks for a client certificate, signed by an authority that it trusts.", final=True
+    "Check kafka.ssl.keystore.*: the broker requires a client certificate that is signed by an authority that it trusts.",
+    final=True,
 )
 _PROTOCOL = LoginTrouble(
     "Check kafka.security.protocol: the listener at kafka.bootstrap.servers may use another protocol.", final=False
 )
 _MECHANISM = LoginTrouble(
-    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers uses others.", final=True
+    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers expects others.", final=True
 )
 _TOKEN = LoginTrouble(
     "Check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.client.id and kafka.sasl.oauthbearer.client.secret.",
@@ -66,12 +67,12 @@ _BY_TEXT = (
         re.compile(r"connecting to a PLAINTEXT broker listener|Disconnected.* in state SSL_HANDSHAKE|wrong version number"),
         _PROTOCOL,
     ),
-    # Another kind of server has answered, and its text was read as a number.
+    # Another kind of server has answered, and librdkafka took its text for a number.
     (re.compile(r"Invalid response size .* in state APIVERSION_QUERY"), _PROTOCOL),
     (re.compile(r"mechanism handshake failed"), _MECHANISM),
     # The texts of the native reader and of confluent-kafka.
     (re.compile(r"acquire SASL OAUTHBEARER token: (kafka\.oauth_cb|OAuth callback)"), _OWN_TOKEN),
-    # The texts of libcurl. librdkafka itself repeats a request that was answered with 429 or 5xx, for up to 50 s.
+    # The texts of libcurl. After an answer of 429 or 5xx librdkafka retries for up to 50 s.
     (re.compile(r"acquire SASL OAUTHBEARER token: .*(connect to|resolve|timed? ?out|Timeout|reset by peer)"), _TOKEN_SERVER),
     (re.compile(r"acquire SASL OAUTHBEARER token"), _TOKEN),
 )
@@ -80,8 +81,8 @@ _BY_CODE: Mapping[int, LoginTrouble] = {
     KafkaError.SASL_AUTHENTICATION_FAILED: _PASSWORD,
     KafkaError.UNSUPPORTED_SASL_MECHANISM: _MECHANISM,
     KafkaError._SSL: _TLS,
-    # For a refused or broken connection librdkafka reports a more specific code as well, but not if the broker closes the
-    # connection without an answer, as a broker does when it cannot read the first request.
+    # For a refused or broken connection librdkafka also reports a more specific code, unless the broker closes the connection
+    # without an answer, as a broker does when it cannot read the first request.
     KafkaError._ALL_BROKERS_DOWN: _PROTOCOL,
 }
 
@@ -102,7 +103,7 @@ def login_trouble(error: KafkaError) -> LoginTrouble | None:
 
 
 def lacks_token(error: KafkaError) -> bool:
-    """Return whether a client has no login token at the moment, and will ask for one again."""
+    """Return whether a client has no login token for now, and will ask for one again."""
     return login_trouble(error) in (_OWN_TOKEN, _TOKEN_SERVER)
 
 

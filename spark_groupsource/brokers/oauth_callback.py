@@ -1,11 +1,11 @@
 """Gets login tokens from the function that the user names in the option `kafka.oauth_cb`, as `package.module:function`.
 
-The name is sent to the executors with the other settings, and each process that creates a client imports the function. It is
-called the way confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token
-and its expiry in seconds since 1970, optionally followed by a principal and a dict of extensions.
+The driver sends the name to the executors with the other settings, and each process that makes a client imports the function. It
+is called in the same way as confluent-kafka's `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a
+token and its expiry in seconds since 1970, optionally followed by a principal and a dict of extensions.
 
 Permission to set options is not permission to run code. So a function is called only if its author has marked it with
-`@oauth_callback`, and finding it calls nothing in its module. An import runs the module's top-level code, so modules of the
+`@oauth_callback`, and looking it up runs no other code of its module. An import runs a module's top-level code, so modules of the
 standard library, which have no marked functions, are not even imported.
 """
 
@@ -26,20 +26,20 @@ from spark_groupsource.errors import AuthenticationFailed, OptionError
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _MARK = "__spark_groupsource_oauth_callback__"
-"""The attribute of a marked function. Its value is the function itself, so that a copy by `functools.wraps` does not count."""
+"""The attribute of a marked function. Its value is the function, so a wrapper made by `functools.wraps` is not marked."""
 
 _LATEST_EXPIRY_S = 1e11
-"""The year 5138. An expiry in milliseconds, as some libraries return it, is later than this number of seconds."""
+"""A time in the year 5138. An expiry in milliseconds, which some libraries return, is a larger number."""
 
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
 _KEY = re.compile(r"[A-Za-z]+")
 _RESERVED_KEY = "auth"
-"""RFC 7628, section 3.1, allows these in tokens and extensions, except for the reserved key. librdkafka refuses everything else
-with a text that quotes the token."""
+"""What RFC 7628, section 3.1, allows in tokens and extensions, and the reserved key that it forbids. librdkafka would refuse
+anything else with a text that quotes the token."""
 
 
 def oauth_callback(function: Function) -> Function:
-    """Mark a function as one that `kafka.oauth_cb` may name. No other function is ever called.
+    """Mark a function that `kafka.oauth_cb` may name. No other function is ever called.
 
     Args:
         function: A function defined with `def`. For a static method, write this decorator below `@staticmethod`.
@@ -57,11 +57,11 @@ def function_named(name: str) -> Callable[[str | None], object]:
     """Import the function `package.module:function`. The import runs only the top level of its module.
 
     Raises:
-        OptionError: The function cannot be imported here, or its author has not marked it.
+        OptionError: The function cannot be imported here, or is not marked.
     """
     module, _, path = name.partition(":")
     if module.partition(".")[0] in sys.stdlib_module_names:
-        raise _not_marked(name, "Python's own modules have no marked function")
+        raise _not_marked(name, "Python's own modules have no marked functions")
     try:
         found: Any = importlib.import_module(module)
         for attribute in path.split("."):
@@ -74,14 +74,16 @@ def function_named(name: str) -> Callable[[str | None], object]:
         raise OptionError(
             f"kafka.oauth_cb = {name!r}: it cannot be imported here: {error}. The driver and every executor need the module."
         ) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's module; its text may hold a secret
-        raise OptionError(f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}.") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's module; its text may contain a secret
+        raise OptionError(
+            f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}. Correct the module."
+        ) from None
     if not isinstance(found, FunctionType):
-        raise _not_marked(name, f"it is a {type(found).__name__}, but must be a function")
+        raise _not_marked(name, f"this is a {type(found).__name__}, but it must be a function")
     function: Callable[[str | None], object] = found
     mark: object = vars(found).get(_MARK)
     if mark is not found:
-        raise _not_marked(name, "its author has not marked this function, so it is not called")
+        raise _not_marked(name, "this function is not marked, so it is not called")
     return function
 
 
@@ -93,12 +95,12 @@ def _not_marked(name: str, reason: str) -> OptionError:
 
 
 class TokenCallback:
-    """The callback that gives librdkafka's client a token, shared by clients with the same function and configuration.
+    """The callback that gives tokens to librdkafka's client. Clients with the same function and configuration share the tokens.
 
-    The constructor gets a valid token, or raises. Later tokens are asked for on librdkafka's threads, where an exception would be
-    lost, or would come out of an unrelated call. So a failure there is only a warning.
+    The constructor gets a valid token, or raises an error. librdkafka asks for later tokens on its own threads, where an
+    exception would be lost, or would be raised by an unrelated call. So a failure there is only a warning.
 
-    No text contains a token. The function's own exception may contain one, so its text is never shown.
+    No text contains a token. The exception of the user's function may contain one, so its text is never shown.
     """
 
     def __init__(self, name: str, config: str | None) -> None:
@@ -139,7 +141,7 @@ def _fetched(name: str, function: Callable[[str | None], object], config: str | 
     option = f"kafka.oauth_cb = {name!r}:"
     try:
         returned = function(config)
-    # A function that ends its process must not end a task or a query without an error.
+    # A function that exits must not end a task or a query without an error.
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's function
         raise CallFailed(f"{option} the function raised {type(error).__name__}.") from None
     match returned:
@@ -156,23 +158,23 @@ def _fetched(name: str, function: Callable[[str | None], object], config: str | 
 
 
 def _what_is_wrong(token: Token) -> str | None:
-    """Return why librdkafka would refuse or misunderstand the token, None if it accepts the token.
+    """Return why librdkafka would refuse or misunderstand the token, or None if it accepts it.
 
-    For some of these mistakes, confluent-kafka would only write a log line, and never ask for a token again.
+    After some of these mistakes, confluent-kafka would only write a log line, and never ask for a token again.
     """
     if not token.value or not _VALUE.fullmatch(token.value):
-        return "its token is empty, or has characters that a token cannot have"
-    if not token.expiry <= _LATEST_EXPIRY_S:  # written this way, NaN is refused as well
-        return "its expiry is not a time in seconds since 1970; divide it by 1000 if it is in milliseconds"
+        return "the function returned a token that is empty, or has characters that a token cannot have"
+    if not token.expiry <= _LATEST_EXPIRY_S:  # written this way, NaN is refused, too
+        return "the expiry that the function returned is not a time in seconds since 1970; divide milliseconds by 1000"
     if token.expiry <= time.time():
-        return "its token has already expired, according to the expiry that comes with it (seconds since 1970)"
+        return "the function returned a token that has already expired, according to its expiry (seconds since 1970)"
     if not isinstance(token.principal, str) or not token.principal.isprintable():
-        return "its third value, the principal, must be a text without control characters"
+        return "the third value that the function returned, the principal, must be a text without control characters"
     if not isinstance(token.extensions, dict):
-        return "its fourth value, the extensions, must be a dict"
+        return "the fourth value that the function returned, the extensions, must be a dict"
     for key, value in token.extensions.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key == _RESERVED_KEY:
-            return "the names of its extensions must consist of the letters A to Z and a to z, and must not be 'auth'"
+            return "the names of the token's extensions must have only the letters A to Z and a to z, and must not be 'auth'"
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            return "the values of its extensions must be texts of visible ASCII characters and spaces"
+            return "the values of the token's extensions must be texts of visible ASCII characters and spaces"
     return None

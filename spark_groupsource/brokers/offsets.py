@@ -1,4 +1,4 @@
-"""Asks for offsets of partitions with ListOffsets: where a log starts, where it ends, and the first record after a time."""
+"""Sends ListOffsets requests, which return where a log starts, where it ends, or its first record at or after a time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from spark_groupsource.partition import TopicPartition
 
 PARTITIONS_IN_A_CALL = 1000
-"""The most partitions in one call. The time that librdkafka needs for a call grows with the square of their number."""
+"""The most partitions in a call, because the time that librdkafka needs grows with the square of their number."""
 
 NO_RECORD = -1
-"""The offset that a broker returns when no record is as young as the given timestamp.
+"""The offset that a broker returns if no record is at or after the given timestamp.
 
-If the leader of a partition does not answer, librdkafka returns -1001 for it, without an error.
+If the leader of a partition does not answer, librdkafka returns -1001 without an error.
 """
 
 EARLIEST_OFFSET: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequen
 
 
 class Found(NamedTuple):
-    """An offset that a leader has returned."""
+    """An offset that a leader returned."""
 
     offset: int
     epoch: int | None = None
@@ -65,23 +65,23 @@ class Found(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a group has committed for one partition."""
+    """A group's commit for one partition."""
 
     offset: int
-    """The committed offset. Below 0 if there is none."""
+    """The committed offset, or a number below 0 if there is none."""
     metadata: str | None
-    """The text committed with it."""
+    """The text committed with the offset."""
     epoch: int | None = None
-    """The leader epoch committed with it (KIP-320): no record below the offset has a later one. `None` if it is not known."""
+    """The leader epoch committed with the offset (KIP-320). No record below the offset has a later epoch. `None` if not known."""
 
 
 def kept_of(found: Any) -> Kept:
-    """Return what a group has committed, read from confluent-kafka's `TopicPartition`."""
+    """Return a group's commit from confluent-kafka's `TopicPartition`."""
     return Kept(found.offset, metadata_of(found), epoch_of(found))
 
 
 def epoch_of(found: Any) -> int | None:
-    """Return the leader epoch of an offset that a broker has returned, `None` if it is not known."""
+    """Return the leader epoch of an offset that a broker returned, or `None` if it is not known."""
     epoch: int | None = found.leader_epoch
     return None if epoch is None or epoch < 0 else epoch
 
@@ -92,5 +92,5 @@ def metadata_of(found: Any) -> str | None:
         text: str | None = found.metadata
     except UnicodeDecodeError:
         return None
-    # confluent-kafka writes the text with a NUL at its end, which librdkafka leaves out when it reads.
+    # confluent-kafka commits the text with a NUL at its end, which librdkafka drops when it reads the text.
     return None if text is None else text.partition("\0")[0]

@@ -1,8 +1,8 @@
 """Handles the limits of a process that Kafka clients reach first: its address space, which Spark may limit, and its threads.
 
-Each client of librdkafka has a thread for each broker, and a few more. For a thread that allocates memory, glibc reserves 64 MB
-of address space, called an arena, until there are eight arenas for each core. So the limit is reached when only little memory is
-in use: a client of one broker reserved 0.3 GB, and 0.04 GB with one arena for all threads.
+A client of librdkafka has a thread for each broker, and a few more. For each thread that allocates memory, glibc reserves 64 MB
+of address space, called an arena, until there are eight arenas for each core. So a process may reach the limit while it uses
+little memory: a client of one broker reserved 0.3 GB, but only 0.04 GB with one arena for all threads.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def save_address_space() -> None:
     """Make the threads of the next client share one arena if the address space of this process is limited.
 
     Measured (2 cores, one broker, glibc 2.36): reading 200,000 records of 1 KB and 800,000 of 100 B took 0.17 and 0.29 s of CPU
-    time with one arena, and 0.30 and 0.37 s without a limit. The worker's peak was 0.4 GB instead of 0.8 GB. Threads of other
-    libraries may benefit from arenas of their own, so nothing is changed without a limit of the address space.
+    time with one arena, and 0.30 and 0.37 s without a limit. The worker's peak was 0.4 GB instead of 0.8 GB. Without a limit of
+    the address space nothing is changed, because threads of other libraries may benefit from their own arenas.
     """
     if address_space() is not None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries do not have it
@@ -65,7 +65,7 @@ def says_limit(text: str) -> bool:
 
 
 def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> ProcessLimitReached:
-    """Return the error for a process without memory or threads. It names the limit, and the value to set.
+    """Return the error for a process that cannot get more memory or threads. It names the limit and the value to set.
 
     Args:
         failure: What has failed, and the reason.
@@ -74,8 +74,8 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
     limit = address_space()
     if limit is None:
         advice = (
-            "This process has no limit of its address space, so the machine or the container has no memory or no process left: "
-            "raise its memory limit, or its limit of processes (`ulimit -u`, the container's pids limit)."
+            "This process has no limit of its address space, so the machine or the container has run out of memory or processes. "
+            "Raise its memory limit, or its limit of processes (`ulimit -u`, the container's pids limit)."
         )
     else:
         setting, enough = next((_SET_BY[name] for name in _SET_BY if name in environment), ("`ulimit -v`", "2 GB"))
@@ -88,7 +88,7 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
 
 @contextmanager
 def limits_named(doing: str) -> Iterator[None]:
-    """Raise `ProcessLimitReached` in place of Python's own errors for a process without memory or threads.
+    """Raise `ProcessLimitReached` instead of Python's own errors if the process cannot get more memory or threads.
 
     Args:
         doing: What the process was doing, for the text of the error.

@@ -1,6 +1,6 @@
-"""Writes a repeated warning once a minute, with the number of lines that were left out.
+"""Writes a repeated warning only once a minute, with the number of lines that were left out.
 
-While a broker is away, a client keeps trying to connect, and librdkafka logs each failure.
+While a broker is down, a client keeps trying to connect, and librdkafka logs each failure.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ WRITTEN_EVERY_S = 60.0
 """How often a repeated line is written."""
 
 MOST_OF_A_KIND = 4
-"""The most different lines of one kind that are written in that time: in a large cluster each broker has lines of its own."""
+"""The most different lines of one kind that are written in that time. In a large cluster each broker has its own lines."""
 
 MOST_KINDS = 1000
-"""The most kinds that are remembered. Then all are forgotten, so that lines that are all different do not fill the memory."""
+"""The most kinds that are remembered. After that all are forgotten, so that lines that all differ do not fill the memory."""
 
 _DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:us|ms|s|min)\b")
 _SUPPRESSED = re.compile(r"(?:, )?\d+ identical error\(s\) suppressed")
 _CLIENT = re.compile(r"\[[^\]\s]*#(?:consumer|producer)-\d+\] |\[thrd:[^\]]*\]:? ?")
-"""The names of the client and its thread in lines of confluent-kafka and librdkafka."""
+"""Matches the names of the client and its thread in lines of confluent-kafka and librdkafka."""
 _BROKER = re.compile(r"[^\s/=(]+:\d+(?:/(?:\d+|bootstrap))?|\bGroupCoordinator(?:/\d+)?")
-"""A host with its port, or librdkafka's name for a broker."""
+"""Matches a host with its port, or librdkafka's name for a broker."""
 _NUMBER = re.compile(r"\d+")
 
 _PASSED = "groupkafka_has_passed"
-"""The attribute of a record that a filter has let pass, so that the next filter, of a handler, does not count it again."""
+"""The attribute of a record that a filter has passed, so that the filter of a handler does not count the record again."""
 
 
 @dataclass
@@ -42,10 +42,10 @@ class _Written:
 
 
 class RepeatFilter(logging.Filter):
-    """Lets the first of several equal warnings or errors pass, and then one each minute, with the number of those left out.
+    """Passes the first of several equal warnings or errors, and then one each minute with the number of those left out.
 
-    Lines for one query are equal if they differ only in durations and in the client that wrote them. Lines of librdkafka also
-    have a kind: the line without numbers and names of brokers. Lines below the level of a warning always pass.
+    Lines for a query are equal if they differ only in durations and in the client that wrote them. Lines of librdkafka also have
+    a kind: the line without numbers and names of brokers. Lines below the level of a warning always pass.
 
     Args:
         has_kinds: Whether the lines are librdkafka's.
@@ -64,8 +64,8 @@ class RepeatFilter(logging.Filter):
             return True
         line, now = same_line(record.getMessage()), self._clock()
         kind = (record.name, getattr(record, FIELD, ""), kind_of_line(line) if self._has_kinds else line)
-        # There is no lock, because a signal handler that logs while this thread is here would wait for it forever. At worst, a
-        # line is written twice by two threads, or a number is too small.
+        # Do not use a lock: a signal handler that logs while this thread holds it would wait forever. At worst, two threads write
+        # the same line, or a number is too small.
         written = self._written.get(kind)
         if written is None or now - written.written_at >= WRITTEN_EVERY_S:
             if written is None and len(self._written) >= MOST_KINDS:
@@ -83,7 +83,7 @@ class RepeatFilter(logging.Filter):
 
 
 def logger_without_repetitions(name: str) -> logging.Logger:
-    """Return a logger for librdkafka's lines that leaves out repetitions, no matter which handlers it has."""
+    """Return a logger for librdkafka's lines that drops repetitions, no matter which handlers it has."""
     logger = logging.getLogger(name)
     if not any(isinstance(given, RepeatFilter) for given in logger.filters):
         logger.addFilter(RepeatFilter(has_kinds=True))
@@ -91,12 +91,12 @@ def logger_without_repetitions(name: str) -> logging.Logger:
 
 
 def same_line(text: str) -> str:
-    """Return the part of a line that its repetitions share: the line without durations and without the client's name."""
+    """Return the part of a line that its repetitions have in common: the line without durations and the client's name."""
     return _DURATION.sub("#", _SUPPRESSED.sub("", _CLIENT.sub("", text)))
 
 
 def kind_of_line(line: str) -> str:
-    """Return the part of a `same_line` that is the same for other brokers and partitions."""
+    """Return the part of the result of `same_line` that is the same for all brokers and partitions."""
     return _NUMBER.sub("#", _BROKER.sub("BROKER", line))
 
 

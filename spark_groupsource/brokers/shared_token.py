@@ -1,12 +1,12 @@
 """Shares one login token between all clients of this process that have the same callback and configuration.
 
-A client asks for a token when it is made, and again when four fifths of the token's life are over. The callback is called for the
-first client, and after that by the first thread that asks when four fifths of the life are over.
+A client asks for a token when it is made, and again after four fifths of the token's lifetime. The callback is called for the
+first client, and later by the first thread that asks after four fifths of the lifetime.
 
 There is no lock, because a signal handler may make a client. The token is an immutable value behind one reference. Only a
-successful call replaces it, and only if no other call has replaced it in the meantime. A thread that is about to call the
-callback first moves the time of the next call, so that other threads get the token that is still valid, or wait for the first
-one. If two threads look at the same moment, both call the callback, which does no harm.
+successful call replaces it, and only if no other call has replaced it in the meantime. A thread that calls the callback first
+moves the time of the next call, so that other threads use the token that is still valid, or wait for the first token. If two
+threads check at the same moment, both call the callback, which does no harm.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from spark_groupsource.errors import AuthenticationFailed
 log = logging.getLogger(__name__)
 
 RENEWED_AT = 0.8
-"""The fraction of a token's life after which a new one is fetched. librdkafka asks for a token after the same fraction."""
+"""The fraction of a token's lifetime after which a new token is fetched. librdkafka asks for one after the same fraction."""
 
 FIRST_TOKEN_S = 10.0
 """How long a client without a valid token keeps calling the callback after a failure."""
 
 CALL_S = 10.0
-"""How long a call may take before another thread calls the callback as well."""
+"""How long a call may take before another thread calls the callback, too."""
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-"""The pause after the first failed call, and the longest pause. Each pause is twice as long as the previous one."""
+"""The pause after the first failed call, and the longest pause. Each pause is twice as long as the one before."""
 
 EXPIRED_PAUSE_S = 5.0
-"""The longest pause while there is no valid token, because no client can be made in that time."""
+"""The longest pause while there is no valid token. It is shorter, because no client can be made meanwhile."""
 
 _LOOK_S = 0.01
-"""How often a thread checks for the first token while another thread fetches it."""
+"""How often a thread checks for the first token while another thread fetches it, in seconds."""
 
 _NEW_S = 10.0
-"""If brokers refuse a token that is younger than this, its age is not the reason, and another one would be refused as well."""
+"""If brokers refuse a token that is younger than this, its age is not the reason, so they would refuse a new token, too."""
 
 
 class Token(NamedTuple):
-    """A token in the form that confluent-kafka takes. Its repr does not show it, and it cannot be pickled."""
+    """A token in the form that confluent-kafka takes. Its `repr` does not show the token, and it cannot be pickled."""
 
     value: str
     expiry: float
@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 
 class CallFailed(Exception):
-    """A call of the callback failed, but a later one may succeed. The text holds no secret."""
+    """A call of the callback failed, but a later call may succeed. The text contains no secret."""
 
 
 class _Kept(NamedTuple):
@@ -96,13 +96,13 @@ class SharedToken:
         self._call_at = 0.0
         """When the callback may be called again, in seconds since 1970."""
         self._calls = 0
-        """How many calls have begun since the token was fetched. Each has failed, or is still running."""
+        """How many calls have begun since the token was fetched. Each of them has failed or is still running."""
 
     def valid(self) -> Token:
-        """Return a token that has not expired. While there is none, keep calling the callback for a few seconds.
+        """Return a token that has not expired. If there is none, keep calling the callback for a few seconds.
 
         Raises:
-            AuthenticationFailed: The callback gave no token.
+            AuthenticationFailed: The callback returned no token.
         """
         give_up_at = self._clock() + FIRST_TOKEN_S
         failure: AuthenticationFailed | None = None
@@ -121,11 +121,11 @@ class SharedToken:
     def newest(self) -> Token:
         """Return the newest token for librdkafka, with an expiry that makes librdkafka ask again when the next call is due.
 
-        If no new token can be fetched, the last one is returned, even if it has expired. Otherwise librdkafka would report a
-        failure to its client, and a task or a query could end while its token is still valid.
+        If no new token can be fetched, return the last one, even if it has expired. librdkafka would report a failure to its
+        client, and a task or a query could end while its token is still valid.
 
         Raises:
-            AuthenticationFailed: There has never been a token, and the callback gave none.
+            AuthenticationFailed: There has never been a token, and the callback returned none.
         """
         try:
             self._renew()
@@ -144,18 +144,18 @@ class SharedToken:
             self._call_at = min(self._call_at, now)
 
     def _renew(self) -> None:
-        """Call the callback if a call is due. If it fails, the last token stays, with a warning while it is valid."""
+        """Call the callback if a call is due. If the call fails, warn and keep the last token, as long as it is valid."""
         kept, now = self._kept, self._clock()
         if now < self._call_at:
             return
-        # Set the time of the next call before this one, so that other threads do not call as well.
+        # Set the time of the next call before this call, so that other threads do not call the callback, too.
         self._call_at = now + CALL_S
         self._calls += 1
         try:
             token = self._fetch()
         except (CallFailed, AuthenticationFailed) as failed:
             if self._kept is not kept:
-                return  # this call took so long that a later one was made and has succeeded
+                return  # this call took so long that a later call has succeeded in the meantime
             now = self._clock()
             left_s = 0.0 if kept.token is None else kept.token.expiry - now
             longest_s = LONGEST_PAUSE_S if left_s > 0 else EXPIRED_PAUSE_S

@@ -1,7 +1,7 @@
-"""Finds out which topic a name stands for now, and accepts a change only once brokers have repeated it several times.
+"""Returns the current ids of topics, and accepts that an id has changed only after brokers have repeated it several times.
 
 A topic that was deleted and created again is another topic, with another id. A broker may lag behind the others for a moment, so
-one answer is not enough to give up a topic.
+a single answer is not enough to give up a topic.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
-"""How often brokers have to repeat that a topic does not exist, or has another id."""
+"""How often brokers must repeat that a topic does not exist, or has another id, before it is believed."""
 
 
 BELIEVED_AT_MOST = 1000
-"""The most changes of other topics that are remembered: a query on a pattern may see new topics for months."""
+"""The most changes of other topics that are remembered. Without a limit they would add up, because a query on a pattern may get
+new topics for months."""
 
 
 class TopicIds:
     """Returns the current ids of topics, and remembers which changes brokers have confirmed.
 
-    The runner's main thread and the threads of a survey ask. They share one frozenset, which is replaced and never edited. If two
-    threads replace it at the same time, one change is lost, and has to be confirmed again at the next question.
+    The runner's main thread and the threads of a survey use it. They share one frozenset, which is replaced and never edited. If
+    two threads replace it at the same time, one change is lost, and must be confirmed again the next time.
     """
 
     def __init__(
         self, ask: Callable[[Iterable[str]], Mapping[str, str | None]], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Begin without a changed id.
+        """Begin without any confirmed change.
 
         Args:
             ask: returns the ids of topics, as `topics.Topics.ids` does.
@@ -42,15 +43,15 @@ class TopicIds:
         self._believed: frozenset[tuple[str, str | None]] = frozenset()
 
     def now(self, expected: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """Return each topic's id: `None` for a topic that does not exist, "" from brokers without topic ids.
+        """Return the id of each topic: `None` for a topic that does not exist, "" from brokers without topic ids.
 
-        A topic is left out if no broker answers for it.
+        The result does not contain topics for which no broker answers.
 
         Args:
-            expected: the topics, each with the id that it had; `None` if it is not known.
+            expected: the topics, each with the id that it had before, or `None` if it is not known.
 
         Raises:
-            NotAuthorized, AuthenticationFailed: raised at the first answer, without repeating it.
+            NotAuthorized, AuthenticationFailed: raised at the first such answer.
         """
         ids = self._ask(expected)
         # Forget changes that no longer hold; a change that comes back must be confirmed again.

@@ -1,6 +1,6 @@
-"""Asks the brokers about the subscribed topics: which partitions exist, where they start and where they end.
+"""Asks the brokers about the subscribed topics: which partitions exist, and where their logs start and end.
 
-An AdminClient asks, with one request to each broker for many partitions. The group is not involved.
+An AdminClient sends one request for many partitions to each broker. The group is not involved.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
 
 ENDS_TIMEOUT_S = 3.0
-"""Time limit for end offsets if all leaders answered last time. While one leader is down, the other partitions are still read."""
+"""The time limit for end offsets if all leaders answered last time. It is short, because a leader that is down must not delay the
+other partitions for long."""
 
 ASK_LEADER_AGAIN_S = 1.0
-"""The pause between two questions to a leader that did not answer at this trigger, nor at the previous one long ago."""
+"""The pause between two requests to a leader that answered neither at this trigger nor at the previous one, long ago."""
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 APART = 0.75
-"""If two calls of `ends` are this fraction of the patience apart, they show nothing about the time in between. It is less than 1,
-because a trigger as long as the patience leaves less than the patience between the end of one call and the next."""
+"""If two calls of `ends` are this fraction of the patience apart, they show nothing about the time in between. It is below 1,
+because with a trigger as long as the patience, the time between the end of a call and the next call is a little shorter."""
 
 
 class Subscription(Protocol):
@@ -63,14 +64,14 @@ class TopicDescription:
 
     partitions: frozenset[TopicPartition]
     operations: frozenset[str] | None
-    """The names of the operations that the user is allowed (KIP-430). `None` if the broker does not report them."""
+    """The names of the operations that the user may perform (KIP-430). `None` if the broker does not report them."""
 
 
 class Topics:
     """Asks the brokers for the current state of the subscribed topics.
 
-    One thread calls `ends`, which remembers how long a partition's end has been unknown. In a query this is the runner's main
-    thread. Adoption asks through `without_patience`. Any thread may call the other methods.
+    Only one thread may call `ends`, which remembers how long a partition's end has been unknown. In a query this is the runner's
+    main thread, and adoption uses a copy (`without_patience`). Any thread may call the other methods.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Topics:
         patience_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make the client. Nothing is asked yet.
+        """Make the client. No request is sent yet.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -109,13 +110,13 @@ class Topics:
         self._absent: frozenset[TopicPartition] = frozenset()
         """The partitions whose topic did not exist when their offsets were last asked for."""
         self.epochs: Mapping[TopicPartition, int] = {}
-        """The leader epoch of each end that `ends` has returned last, as far as the brokers report it."""
+        """The leader epoch of each end that `ends` returned last, as far as the brokers report epochs."""
 
     def without_patience(self) -> Topics:
         """Return a copy with the same client and endless patience, for callers on other threads that have their own patience.
 
-        `ends` of the copy leaves out partitions for as long as their ends are unknown, and does not change what this object
-        remembers about them. Threads may share the copy, because what it remembers only decides how long it waits for an answer.
+        `ends` of the copy never raises because a partition's end is unknown, and does not change what this object remembers.
+        Threads may share the copy, because what it remembers only decides how long it waits for an answer.
         """
         patient = copy.copy(self)
         patient._patience_s = math.inf
@@ -127,7 +128,7 @@ class Topics:
         """Return every partition of the subscribed topics, sorted. A pattern may match none.
 
         Args:
-            skip_missing: Whether to leave out a topic that is subscribed by name and does not exist, instead of raising
+            skip_missing: Whether to skip a topic that is subscribed by name but does not exist, instead of raising
                 `TopicNotFound`. This is for a running query, whose topic may have been deleted.
 
         Raises:
@@ -206,8 +207,8 @@ class Topics:
     def ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """Return the id of each topic.
 
-        The id is `None` for a topic that does not exist, and "" if the brokers have no topic ids. A topic is left out if no
-        broker answers.
+        The id is `None` for a topic that does not exist, and "" if the brokers have no topic ids. The result does not contain
+        topics for which no broker answers.
 
         Raises:
             NotAuthorized: The user may not describe a topic. Raised without waiting.
@@ -220,17 +221,17 @@ class Topics:
             except TopicNotFound:
                 found[name] = None
             except BrokerUnavailable:
-                continue  # a caller that needs the topic's ends notices this, and waits no longer than its patience
+                continue  # a caller that needs the topic's ends notices this, and waits only as long as its patience
         return found
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of each partition (exclusive): its high watermark, or its last stable offset.
 
-        A partition is left out while its leader does not answer, or while its topic does not exist.
+        The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
         Raises:
-            BrokerUnavailable: A partition has been left out for as long as the patience. If the last call was about that long
-                ago (`APART`), a partition left out then is asked for until the patience is over, and this call may take as long.
+            BrokerUnavailable: A partition's end has been unknown for as long as the patience. If the last call was about that
+                long ago (`APART`), this call keeps asking for an end that was unknown then until the patience is over.
             NotAuthorized: The user may not read a topic. Raised without waiting.
             AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
@@ -241,7 +242,7 @@ class Topics:
         )
         far_apart = began - self._asked_at > APART * self._patience_s
         if far_apart:
-            # If a leader did not answer at two triggers an hour apart, that shows nothing about the time in between.
+            # That a leader did not answer at two triggers an hour apart shows nothing about the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
@@ -252,7 +253,7 @@ class Topics:
         }
         if silent_again:
             # The leader may have moved since the last request. The call above has refreshed the leaders, so ask once more.
-            # If the last question was long ago, ask until the patience is over, because the next trigger may be an hour away.
+            # If the last request was long ago, keep asking until the patience is over: the next trigger may be an hour away.
             known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()
         silent_before = self._unknown_since.keys()
@@ -267,18 +268,19 @@ class Topics:
             if now - unknown_since >= self._patience_s:
                 raise BrokerUnavailable(
                     f"The leader of {partition} has not returned its end offset for {now - unknown_since:.0f} s"
-                    f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
+                    f"{self._last_error_text()}. Nothing is lost. Check that its broker is running and that this driver can "
+                    "reach it."
                 )
         self.epochs = {partition: end.epoch for partition, end in known.items() if end.epoch is not None}
         return _numbers(known)
 
     def _warn_of(self, silent: Collection[TopicPartition]) -> None:
-        """Warn of partitions whose ends have become unknown: once for each, until the end is known again."""
+        """Warn of partitions whose ends have become unknown, once for each until its end is known again."""
         if silent and self._patience_s < math.inf:
             log.warning(
-                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch leaves out their new "
-                "records, and a later one reads them, so nothing is lost. A leader that has just moved needs no action. If this "
-                "lasts, check that the brokers are up and can be reached from this driver",
+                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch does not read their "
+                "new records, but a later one does, so nothing is lost. A leader that has just moved needs no action. If this "
+                "lasts, check that the brokers are running and that this driver can reach them",
                 len(silent),
                 listed(sorted(silent), 20),
                 self._last_error_text(),
@@ -297,7 +299,7 @@ class Topics:
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition (inclusive).
 
-        A partition is left out while its leader does not answer, or while its topic does not exist.
+        The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
         Raises:
             NotAuthorized: The user may not read a topic. Raised without waiting.
@@ -306,15 +308,15 @@ class Topics:
         return _numbers(self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the offset of the first record of each partition that is not older than its time.
+        """Return the offset of the first record of each partition at or after its time.
 
-        A partition is left out while its leader does not answer, or while its topic does not exist.
+        The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
         Args:
             times: Milliseconds since 1970 for each partition.
 
         Returns:
-            The offsets, `None` if no record is as young.
+            The offsets, or `None` where there is no such record.
 
         Raises:
             NotAuthorized: The user may not read a topic. Raised without waiting.
@@ -346,13 +348,13 @@ class Topics:
         idle, began = self._admin.idle, self._clock()
         known = self._answered(specs, timeout_s)
         missing = specs.keys() - known.keys()
-        # A leader that did not answer before is probably down, so only a new silence is worth a second question. If no leader
+        # A leader that did not answer before is probably down, so ask again only if a leader is newly silent. If no leader
         # answers at all, the network may be the reason.
         overdue = missing - self._unknown_since.keys() or (set() if known else missing)
         if idle and overdue:
             self._admin.renew()
-        # Offsets whose request failed immediately are asked for again as well. librdkafka fails a request if it finds at that
-        # moment that the connection has been idle for `connections.max.idle.ms`, and closes the connection.
+        # Ask again if the request failed immediately, too: librdkafka fails a request when it finds that the connection has been
+        # idle for `connections.max.idle.ms`, and closes that connection.
         if overdue and (idle or self._clock() - began < timeout_s):
             known |= self._answered({partition: specs[partition] for partition in overdue}, timeout_s)
         self._refresh_leaders({partition.topic for partition in specs if partition not in known})
@@ -411,13 +413,13 @@ class Topics:
             if idle and not earlier:
                 self._admin.renew()
                 continue
-            # librdkafka asks the broker that the last metadata names as the controller, even if that broker is down. The request
-            # below asks any broker, and so finds another controller. For some seconds it may find the same one again.
+            # librdkafka asks the controller that is in the last metadata, even if that broker is down. The request below asks any
+            # broker, and so finds another controller. For a few seconds it may find the same one again.
             try:
                 self._admin.client.list_topics(timeout=timeout_s)
             except KafkaException:
-                # In the first round, this means that no broker answers. In a later round, some broker has just answered, so this
-                # may be a single broker that hangs.
+                # In the first round, this means that no broker answers. In a later round a broker has just answered, so only one
+                # broker may hang.
                 if not earlier or idle:
                     return futures
         return ask(REQUEST_TIMEOUT_S)
@@ -468,10 +470,10 @@ _REFERENCES = _references(SimpleNamespace(topic_id=Uuid(0, 0)))
 
 
 def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:
-    """Release the reference to each topic id that confluent-kafka leaks: 200 bytes for each topic and look-up.
+    """Release the reference to each topic id that confluent-kafka leaks, 200 bytes for each topic and request.
 
-    Admin_c_TopicDescription_to_py (2.16.1 and earlier) puts the new Uuid into a dict and keeps its own reference. An id without
-    an extra reference is left alone, so a version without the leak is not affected.
+    Admin_c_TopicDescription_to_py (2.16.1 and earlier) puts the new Uuid into a dict but keeps its own reference. An id without
+    an extra reference is not changed, so a version without the leak is not affected.
     """
     for answer in answers:
         if answer.exception() is None and _references(description := answer.result()) > _REFERENCES:

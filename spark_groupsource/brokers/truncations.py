@@ -1,8 +1,8 @@
-"""Finds logs that were cut off below a position and have grown again since, by their leader epochs (KIP-320).
+"""Uses leader epochs (KIP-320) to find logs that were cut off below a position and have grown again since.
 
-A position has the leader epoch that its log had when the log reached that offset. After an unclean leader election, or with a
-restored disk, the log gets a new epoch, and its earlier epochs may end below the position. An OffsetForLeaderEpoch request
-returns where they end. librdkafka has no call for it, but sends it when a consumer seeks to an offset with an epoch.
+A position has the leader epoch that its log had when it reached that offset. After an unclean leader election, or with a restored
+disk, the log gets a new epoch, and its earlier epochs may end below the position. An OffsetForLeaderEpoch request returns where
+they end. librdkafka has no call for this request, but sends it when a consumer seeks to an offset with an epoch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 1.0
-"""How long the answer that a log was cut off is reused. Until it counts as certain it is asked for again, each time with a new
-client."""
+"""For how long the answer that a log was cut off is reused. Until the answer is certain, the leader is asked again, each time
+with a new client."""
 
 _POLL_S = 0.1
 
@@ -33,32 +33,32 @@ _VALID = -2
 """The answer for a position whose log was not cut off below it."""
 
 _OF_WHAT_WAS_FETCHED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION})
-"""Errors of the record at a position, which is below the log's start, or cannot be read. They show that the position is valid,
-because a record is fetched only after that."""
+"""Errors of the record at a position, which is below the start of the log, or cannot be read. They show that the position is
+valid, because librdkafka fetches a record only after it has validated the position."""
 
 
 @dataclass(frozen=True)
 class Validated:
-    """The leaders' answers about positions."""
+    """The answers of the leaders about positions."""
 
     diverging: dict[TopicPartition, int | None] = field(default_factory=dict)
-    """Where logs were cut off below the positions. `None` if the leader has no epoch as old as the position's."""
+    """The offsets at which logs were cut off below positions. `None` if the leader has no epoch as old as the position's."""
     unknown: frozenset[TopicPartition] = frozenset()
     """The partitions whose leader did not answer."""
 
 
 class Truncations:
-    """Finds logs that were cut off below positions. Used by one thread."""
+    """Finds logs that were cut off below positions. Only one thread may use it."""
 
     def __init__(
         self, client_settings: Mapping[str, str], group: str, *, patience_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Prepare the settings. Nothing is asked yet.
+        """Prepare the settings. No request is sent yet.
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            group: the consumer group, which is not joined.
-            patience_s: the total number of seconds for which a leader may not answer before `below` raises.
+            group: the consumer group, which the client does not join.
+            patience_s: for how many seconds in total a leader may fail to answer before `below` raises.
             clock: returns seconds, monotonic.
         """
         self._settings = {
@@ -67,21 +67,21 @@ class Truncations:
             "enable.auto.commit": "false",
             "auto.offset.reset": "error",
             "enable.partition.eof": "true",
-            # A record shows that a position is valid, and is then dropped. Aborted records show it as well.
+            # Any record shows that a position is valid, even an aborted one. Records are dropped afterwards.
             "isolation.level": "read_uncommitted",
             "fetch.wait.max.ms": "10",
             "max.partition.fetch.bytes": "16384",
-            # Otherwise the records of one partition would delay the Fetch of the others by a second.
+            # With the default, the records of one partition would delay the Fetch of the others by a second.
             "fetch.queue.backoff.ms": "1",
         }
         self._patience_s = patience_s
         self._clock = clock
         self._silent_s: dict[TopicPartition, float] = {}
-        """For how many seconds in a row the leader of a partition has been asked without an answer."""
+        """For how many seconds in a row the leader of a partition has not answered."""
         self._valid: dict[TopicPartition, tuple[int, int, int]] = {}
-        """Positions with their epochs, and the epochs of the logs for which the positions are known to be valid."""
+        """Valid positions with their epochs, and the epochs of the logs in which they are valid."""
         self._asked: dict[TopicPartition, tuple[int, int, int]] = {}
-        """Positions with their epochs, and the epochs of the logs, of the last question."""
+        """The positions of the last question with their epochs, and the epochs of the logs."""
         self._asked_at = 0.0
         self._answer = Validated()
 
@@ -91,7 +91,7 @@ class Truncations:
         ends: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int],
     ) -> Validated:
-        """Return which of these positions are above the offset at which their log was cut off.
+        """Return the positions that are above the offset at which their log was cut off.
 
         Args:
             positions: offsets with their leader epochs (`losses.to_validate`).
@@ -111,8 +111,8 @@ class Truncations:
             began = self._clock()
             found = self._ask({partition: positions[partition] for partition in asked}, ends)
             self._note_silence(asked.keys() - found.keys(), self._clock() - began)
-            # Brokers that keep no epochs, as for old message formats, never have one that is as old. Their answer shows nothing,
-            # unless all their epochs are older than the position's epoch, which means that their metadata were restored.
+            # Brokers that keep no epochs, as for old message formats, never have an epoch as old as the position's. Their answer
+            # proves nothing, unless all their epochs are older than the position's, because then their metadata was restored.
             valid = {
                 partition
                 for partition, at in found.items()
@@ -131,22 +131,22 @@ class Truncations:
         for partition, silent_s in sorted(self._silent_s.items()):
             if silent_s >= self._patience_s:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} was asked for {silent_s:.0f} s whether its log still has the records that were "
-                    "read before, and has not answered. Nothing is lost, and nothing was planned there. Check that its broker is "
-                    "up and can be reached from this driver, and that the user of the query may read the topic."
+                    f"The leader of {partition} has not answered for {silent_s:.0f} s whether its log still has the records that "
+                    "the query read before. Nothing is lost. Check that its broker is running and that this driver can reach it, "
+                    "and that the query's user may read the topic."
                 )
 
     def _ask(
         self, positions: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return `_VALID` or the diverging offset of each position whose leader answers; -1 if it has no epoch as old."""
+        """Return, for each position whose leader answers, `_VALID`, or the diverging offset, or -1 if no epoch is as old."""
         consumer = make_client(Consumer, self._settings, LastError().record, librdkafka_log)
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, KafkaError] = {}
         sought: set[TopicPartition] = set()
         deadline = Deadline(REQUEST_TIMEOUT_S, clock=self._clock)
         try:
-            # A seek is always validated, but an assignment with an epoch only if the client did not know the partition before.
+            # librdkafka always validates a seek, but an assignment with an epoch only if the partition is new to the client.
             consumer.assign([KafkaTopicPartition(*partition, ends[partition]) for partition in sorted(positions)])
             while positions.keys() - found.keys() - failed.keys() and not deadline.over:
                 event = consumer.poll(_POLL_S)
@@ -164,7 +164,8 @@ class Truncations:
                         found[partition] = _VALID
                     else:
                         failed[partition] = error
-                    # A broker returns a whole batch of only one partition, and nothing of others that have larger batches.
+                    # Pause it, because a broker returns a whole batch of only one partition, and nothing of the others if their
+                    # batches are larger.
                     consumer.pause([KafkaTopicPartition(*partition)])
                 elif error is not None:
                     failed[partition] = error
@@ -178,8 +179,8 @@ class Truncations:
             consumer.close()
         if unknown := sorted(positions.keys() - found.keys()):
             log.warning(
-                "the leaders of %s do not answer whether their logs still have the records that were read before (%s): nothing "
-                "is planned there until they do",
+                "the leaders of %s do not answer whether their logs still have the records that the query read before (%s). The "
+                "query reads nothing from these partitions until they do. Nothing is lost",
                 listed(unknown),
                 listed(sorted({failed[partition].str() for partition in failed.keys() - found.keys()}))
                 or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",

@@ -1,7 +1,7 @@
-"""Makes the common parts of the JSON of `--json`. Fields are never renamed or removed, but new ones may be added.
+"""Makes the parts that several commands share in the JSON of `--json`. No field is ever renamed or removed; others may be added.
 
 Offsets and counts are numbers, or `null` if they are not known. Times are ISO 8601 in UTC. Lists are sorted by topic and
-partition, members by client id and member id. Names are as clients chose them; JSON escapes everything that is not ASCII.
+partition, and members by client id and member id. Names are unchanged, but JSON escapes everything that is not ASCII.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def iso(time: datetime) -> str:
 
 
 def iso_or_none(seconds: int | None) -> str | None:
-    """Return a time in seconds since 1970 as ISO 8601; `None` for `None`."""
+    """Return a time in seconds since 1970 as ISO 8601, or `None` for `None`."""
     return None if seconds is None else iso(datetime.fromtimestamp(seconds, tz=timezone.utc))
 
 
@@ -43,8 +43,8 @@ def json_claimed(claimed: Claimed) -> Json:
     return {"kind": claimed.kind, **json_claim(claimed.claim)}
 
 
-def json_held_back(ranges: Iterable[Claimed]) -> Json | None:
-    """Return the range that holds a partition's committed offset back, with the finished offsets that count as lag for it.
+def json_lowest_claim(ranges: Iterable[Claimed]) -> Json | None:
+    """Return the lowest claim of a partition, at which the committed offset stays, with the finished lag above it.
 
     Args:
         ranges: the claimed ranges of the partition.
@@ -62,6 +62,5 @@ def json_claim(claim: OwedRange) -> Json:
         "end": claim.end,
         "offsets": claim.range.size,
         "stream": claim.stream,
-        "plan": claim.plan,
         "since": iso_or_none(claim.since),
     }

@@ -32,14 +32,14 @@ class Checkpoint:
         """Return Spark's id of the query.
 
         Raises:
-            OptionError: Its file cannot be read, or has no id.
+            OptionError: The file cannot be read, or has no id.
         """
         found = self.files.query_id()
         if found is None:
             raise OptionError(
-                f"--checkpoint {without_password(self.location)}: there is no file metadata with the id of a query. Use the path "
-                "of the query's checkpointLocation. If the checkpoint is deleted, use --query: the id is in the names of the "
-                "query's groups (kafka-consumer-groups.sh --list), and in Spark's log and progress."
+                f"--checkpoint {without_password(self.location)}: there is no file named metadata with the id of a query. Use "
+                "the query's checkpointLocation. If the checkpoint was deleted, use --query: the id is in the names of the "
+                "query's groups (kafka-consumer-groups.sh --list), in Spark's log, and in the query's progress."
             )
         return found
 
@@ -47,22 +47,21 @@ class Checkpoint:
         """Return the last micro-batches, and the time of the last commit.
 
         Raises:
-            OptionError: The files cannot be listed, or it is not a checkpoint.
+            OptionError: The files cannot be listed, or are not those of a checkpoint.
             OffsetError: As `spark_checkpoint.last_batches` does.
         """
         with _reading():
             offsets, commits = self.files.batches("offsets"), self.files.batches("commits")
         if not offsets and not commits:
             raise OptionError(
-                f"--checkpoint {without_password(self.location)}: this is not the checkpoint of a streaming query. A "
-                "checkpoint has the folders offsets and commits, with a file for each micro-batch. Use the path of the query's "
-                "checkpointLocation."
+                f"--checkpoint {without_password(self.location)}: this is not the checkpoint of a streaming query, which has the "
+                "folders offsets and commits with a file for each micro-batch. Use the query's checkpointLocation."
             )
         last = last_batches(offsets, commits)
         return last, commits[last.committed].mtime
 
     def offsets(self, batch: int) -> dict[str, str]:
-        """Return the offset of each source at the end of this micro-batch, by the source's id.
+        """Return the offset of each source after this micro-batch, by the source's id.
 
         Raises:
             OptionError: The file cannot be read.

@@ -1,8 +1,8 @@
-"""Lists the claimed ranges of a group in the two states that matter to users: in flight and held. Pure.
+"""Lists the claimed ranges of a group, and whether each is in flight or held. Pure.
 
-- in flight: the query that has claimed the range has the partition, or drains it, and processes the range in its micro-batch.
-- held: the query that has claimed the range does not have the partition. It has stopped, or has lost the partition, before the
-  range was confirmed. No other query reads the range.
+- in flight: the query that claimed the range still has the partition, or drains it, and processes the range in its micro-batch.
+- held: the query that claimed the range no longer has the partition. It stopped, or lost the partition, before it confirmed the
+  range. No other query reads the range.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind = Literal["in flight", "held"]
 
 @dataclass(frozen=True)
 class Claimed:
-    """One claimed range of a partition, and the query that has claimed it."""
+    """One claimed range of a partition, and the query that claimed it."""
 
     partition: TopicPartition
     kind: Kind
@@ -30,8 +30,8 @@ class Claimed:
     member: GroupMember | None
     """The member that processes the range. `None` if the range is held, or if the member is not known."""
     finished_lag: int | None
-    """The number of finished offsets above this range that count as lag, because the range holds the committed offset at its
-    start. `None` if another range does."""
+    """How many finished offsets count as lag because the committed offset stays at this range. `None` unless the range is the
+    lowest claim of its partition."""
 
     @property
     def delays(self) -> bool:
@@ -55,7 +55,7 @@ def claimed_of(group: GroupView, view: PartitionView) -> list[Claimed]:
     """Return the claimed ranges of one partition of the group, sorted by offset."""
     writer = _writer(group, view)
     of_writer: Kind = "in flight" if _is_processed(group, view, writer) else "held"
-    lowest = view.held_back
+    lowest = view.lowest_claim
     ranges = [(of_writer, claim) for claim in view.open] + [("held", claim) for claim in view.owed]
     return [
         Claimed(
@@ -70,7 +70,7 @@ def claimed_of(group: GroupView, view: PartitionView) -> list[Claimed]:
 
 
 def _writer(group: GroupView, view: PartitionView) -> GroupMember | None:
-    """Return the member that has written the partition's record, or the owner if the record does not name its writer."""
+    """Return the member that wrote the partition's commit record, or the owner if the record does not name its writer."""
     mark = view.commit.member if isinstance(view.commit, CommitRecord) else None
     if mark is None:
         return view.member
@@ -78,15 +78,15 @@ def _writer(group: GroupView, view: PartitionView) -> GroupMember | None:
 
 
 def _is_processed(group: GroupView, view: PartitionView, writer: GroupMember | None) -> bool:
-    """Return whether the query that has written the partition's record is still processing its claims there."""
+    """Return whether the query that wrote the partition's commit record is still processing its claims there."""
     if group.state in HIDING and isinstance(view.commit, CommitRecord) and view.commit.member is None:
         return bool(group.members)  # the coordinator returns no owners for now, and the record does not name its writer
-    # A partition that its member drains has no owner at the coordinator, but the member is still working on it.
+    # While a member drains a partition, the coordinator shows no owner, but the member still works on its range.
     return writer is not None and view.member in (None, writer)
 
 
 def total(ranges: Iterable[Claimed]) -> Total:
-    """Return how many offsets are in flight and held."""
+    """Return how many offsets are in flight, and how many are held."""
     sizes: dict[Kind, int] = {"in flight": 0, "held": 0}
     for claimed in ranges:
         sizes[claimed.kind] += claimed.claim.range.size
@@ -94,16 +94,16 @@ def total(ranges: Iterable[Claimed]) -> Total:
 
 
 def claim_line(claimed: Claimed, now: datetime) -> str:
-    """Return a range as one line that is safe to print."""
+    """Return a claimed range as one line that is safe to print."""
     claim = claimed.claim
     line = (
         f"{printable(str(claimed.partition))} {claim.range} {count(claim.range.size, 'offset')}, {claimed.kind}: stream "
-        f"{claim.stream}, plan {claim.plan}, since {time_and_age(claim.since, now)}"
+        f"{claim.stream}, since {time_and_age(claim.since, now)}"
     )
     return f"{line}; {finished_text(claimed)}" if claimed.finished_lag else line
 
 
 def finished_text(claimed: Claimed) -> str:
-    """Return a text about the finished records that count as lag only because of this range."""
+    """Return how many finished records count as lag only because of this range, as text."""
     number = claimed.finished_lag or 0
     return f"{count(number, 'finished record')} above it {'counts' if number == 1 else 'count'} as lag"

@@ -1,4 +1,4 @@
-"""`groupkafka claims`: lists the ranges of a group that are claimed but not confirmed, and what to do about them."""
+"""`groupkafka claims`: lists the ranges that queries have claimed but not confirmed, and tells what to do about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.as_json import Json, json_claimed, json_held_back, json_text, place
+from spark_groupsource.cli.as_json import Json, json_claimed, json_lowest_claim, json_text, place
 from spark_groupsource.cli.claimed import Claimed, claimed_in, finished_text, total
 from spark_groupsource.cli.describe import print_sink
 from spark_groupsource.cli.render import (
@@ -35,43 +35,43 @@ from spark_groupsource.cli.sink_groups import sink_lines
 
 IN_FLIGHT = """\
 in flight: a running query is processing the range in its micro-batch. There is nothing to do. \
-A query that was killed counts as running until its session ends, which takes 45 s by default."""
+A query that was killed still counts as running until its session times out, after 45 s by default."""
 
 HELD = """\
-held: the query that has claimed the range {reason}. \
+held: the query that claimed the range {reason}. \
 It may have written none, some or all of these records, so no other query reads them. Do one of these:
   1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output \
 once. This finds the checkpoint:
      grep -rl STREAM CHECKPOINT/offsets
-  2. If that checkpoint was deleted, restart the running queries with heldClaims=reread. They read the range. \
+  2. If the checkpoint was deleted, restart the running queries with heldClaims=reread. They read the range. \
 Records that had already reached the output are duplicated.
-  3. Or set the offset by hand. Stop every member, then run this (without --execute it only shows what it would do):
+  3. Or set the offset by hand. Stop every member, then run this command, which changes nothing without --execute:
      groupkafka reset-offsets --bootstrap-server HOST:PORT --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
-"""The text about held ranges. Each line is a paragraph."""
+"""What held ranges mean, and what to do about them. Each line is a paragraph."""
 
-NOBODY_RUNS = "is not running: the group has no members"
-AWAY = "has stopped, or has lost the partition, before it confirmed the range"
+NOBODY_RUNS = "is not running, because the group has no members"
+AWAY = "stopped, or lost the partition, before it confirmed the range"
 
 
 @click.command()
 @group_options
 @json_option
 def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
-    """List the ranges that queries have claimed but not confirmed, with their age, and what to do about them.
+    """List the ranges that queries have claimed but not confirmed, how old they are, and what to do about them.
 
     \b
-    KIND    in flight: a running query processes the range
-            held: the query that claimed it has stopped, or lost the partition,
-            before it confirmed the range. Only that query reads it, when it
-            restarts
-    MEMBER  the member that processes the range
-    STREAM  the stream id of the query; each file of CHECKPOINT/offsets has it
-    PLAN    the number of the stream's micro-batch
-    SINCE   when it was claimed, by the clock of that query's driver
+    KIND    in flight: a running query is processing the range
+            held: the query that claimed the range stopped, or lost the
+            partition, before it confirmed the range. Only that query reads it,
+            after you restart it
+    MEMBER  the member that is processing the range
+    STREAM  the stream of the query that claimed the range. Each file in
+            CHECKPOINT/offsets has its name
+    SINCE   when the range was claimed, by the clock of that query's driver
 
-    The committed offset stays at the lowest range of a partition. Finished
-    records above it still count as lag. The lines below the table show how
-    many there are.
+    The committed offset of a partition stays at the lowest claim. Finished
+    records above it still count as lag, and the lines below the table show how
+    many they are.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def json_shape(group: GroupView) -> Json:
     """Return the JSON of `groupkafka claims`."""
     ranges = claimed_in(group)
     sizes = total(ranges)
-    held_back = [(claimed, json_held_back([claimed])) for claimed in ranges]
+    lowest = [(claimed, json_lowest_claim([claimed])) for claimed in ranges]
     return {
         "group": group.group,
         "state": group.state,
@@ -103,7 +103,7 @@ def json_shape(group: GroupView) -> Json:
             }
             for claimed in ranges
         ],
-        "held_back": [{**place(claimed.partition), **shown} for claimed, shown in held_back if shown is not None],
+        "lowest_claims": [{**place(claimed.partition), **shown} for claimed, shown in lowest if shown is not None],
         "other_formats": [{**place(partition), "format": version} for partition, version in sorted(group.other_formats.items())],
     }
 
@@ -114,16 +114,16 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
         print_sink(group, console)
         return
     if unread := other_format_lines(group.other_formats):
-        console.print(Text("The claims in these commit records are not known, because this version cannot read them:"))
+        console.print(Text("This version cannot read these commit records, so it does not show the claims in them:"))
         for line in unread:
             console.print(Text(f"  {line}"))
         console.print()
     ranges, name = claimed_in(group), printable(group.group)
     if not ranges:
         unless_unread = " in the other partitions" if unread else ""
-        text = f"nothing is claimed{unless_unread}; every record below the committed offsets has been confirmed."
+        text = f"nothing is claimed{unless_unread}; every record below the committed offsets has been processed."
         if not any(view.committed is not None for view in group.partitions):
-            text = "no committed offset can be seen, so nothing is known of claims."
+            text = "no committed offset is visible, so it is not known whether anything is claimed."
         console.print(Text(f"group {name}: {text} Brokers show only the topics that this user may describe."))
         return
     print_table(_table(group, ranges, now, terminal=console.is_terminal), console)
@@ -144,11 +144,11 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
 
 def _table(group: GroupView, ranges: Iterable[Claimed], now: datetime, *, terminal: bool) -> Table:
     names = member_names(group)
-    columns = ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "MEMBER", "STREAM", "PLAN", "SINCE")
+    columns = ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "MEMBER", "STREAM", "SINCE")
     table = make_table(columns, terminal=terminal)
     for claimed in ranges:
         claim, partition = claimed.claim, claimed.partition
         member = printable(name_in(names, claimed.member, "-"))
         cells = (printable(partition.topic), partition.partition, claim.range, claim.range.size, claimed.kind, member)
-        table.add_row(*(Text(str(cell)) for cell in (*cells, claim.stream, claim.plan)), Text(time_and_age(claim.since, now)))
+        table.add_row(*(Text(str(cell)) for cell in (*cells, claim.stream)), Text(time_and_age(claim.since, now)))
     return table

@@ -1,6 +1,6 @@
-"""`groupkafka clean-up`: delete the groups in which the sink has kept what a query wrote, once the query never runs again.
+"""`groupkafka clean-up`: deletes the groups in which the sink kept a query's progress, once the query will never run again.
 
-Brokers do it by themselves, `offsets.retention.minutes` after the last commit. Until then lag tools show these groups.
+Brokers delete these groups, too, but only `offsets.retention.minutes` after the last commit. Until then lag tools show them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_groupsource.cli.as_json import Json, iso, json_text, place
 from spark_groupsource.cli.checkpoint_files import Checkpoint
 from spark_groupsource.cli.render import DRY_RUN, console_for, count, printable, time_and_age
 from spark_groupsource.cli.shared_options import client_settings, execute_option, json_option, query_options
-from spark_groupsource.cli.sink_groups import json_mark, sink_batch, sink_lines
+from spark_groupsource.cli.sink_groups import json_transaction, sink_batch, sink_lines
 from spark_groupsource.errors import GroupActive, GroupNotFound, OptionError
 from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS
 from spark_groupsource.sink.names import is_query, open_group, reach_group, token_group
@@ -30,11 +30,11 @@ from spark_groupsource.sink.recognised import kind_of, own_mark
 from spark_groupsource.sink.tokens import MARK_AGAIN_S
 
 QUIET_S = MARK_AGAIN_S + LONGEST_TRANSACTION_MS / 1000
-"""How old the newest mark of a query is at most while a task of it writes: it was renewed, or was new enough, when that began."""
+"""How old the newest mark of a query can be while one of its tasks writes. A task that begins to write renews an older mark."""
 
 COST = """\
-Without these groups the sink does not know what the query has written. Delete them only if the query never runs again, and no
-query runs on a copy of its checkpoint, which has the same id."""
+Without these groups the sink cannot tell what the query has written. Delete them only if the query will never run again, and no
+query runs on a copy of its checkpoint, because a copy has the same id."""
 
 
 @click.command("clean-up")
@@ -44,12 +44,11 @@ query runs on a copy of its checkpoint, which has the same id."""
 def clean_up(
     bootstrap_server: str, query: str | None, checkpoint: str | None, command_config: Path | None, execute: bool, as_json: bool
 ) -> None:
-    """Delete the groups in which the sink has kept what a query wrote exactly once. The query must never run again.
+    """Delete the groups in which the exactly-once sink kept a query's progress. The query must never run again.
 
-    Without its groups the sink does not know what the query has written. Brokers delete them by themselves, 7 days after the
-    query has written for the last time (offsets.retention.minutes). The command refuses while the query may still run, as far as
-    the groups show it: while a query writes, they have a sign that is at most 25 minutes old. A query that waits for data looks
-    like one that was stopped.
+    Without its groups the sink cannot tell what the query has written. The brokers delete them, too, but only 7 days after the
+    query last wrote (offsets.retention.minutes). The command refuses if a task noted less than 25 minutes ago that it begins to
+    write, because the query may still be running. It cannot detect a query that is running but waits for data.
 
     \b
     Example:
@@ -73,19 +72,19 @@ def clean_up(
 
 
 class Left(NamedTuple):
-    """What a query has left."""
+    """The groups that a query has left at the brokers."""
 
     groups: tuple[GroupView, ...]
-    """The groups of its sink, in the order in which they are deleted."""
+    """The groups of its sink, in the order in which the command deletes them."""
     others: tuple[str, ...]
-    """Other groups with its id in their names. They stay. Not to be printed raw."""
+    """Other groups with the query's id in their names, which are not deleted. Never print them raw."""
 
 
 def chosen_query(query: str | None, checkpoint: str | None) -> str:
     """Return the id of the query that the options name.
 
     Raises:
-        OptionError: They name none or two, or it is no id, or the checkpoint has none.
+        OptionError: They name none or two, or the id is malformed, or the checkpoint has no id.
     """
     if (query is None) == (checkpoint is None):
         raise OptionError("Name the query with one of --query and --checkpoint.")
@@ -93,14 +92,14 @@ def chosen_query(query: str | None, checkpoint: str | None) -> str:
         return Checkpoint(checkpoint).query_id()
     if query is None or not is_query(query):
         raise OptionError(
-            f"--query {query!r} is not the id of a query. Spark writes it into the file metadata of the checkpoint, in the form "
-            "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5."
+            f"--query {query!r} is not the id of a query. An id looks like 5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5, and is in the "
+            "file metadata of the query's checkpoint."
         )
     return query
 
 
 def left_by(admin: GroupAdmin, query: str) -> Left:
-    """Return what a query has left, as far as the user may see it.
+    """Return the groups that a query has left, as far as this user may see them.
 
     Raises:
         GroupActive: A group of its sink has members.
@@ -108,7 +107,7 @@ def left_by(admin: GroupAdmin, query: str) -> Left:
     """
     groups, others = [], []
     for group in admin.groups_that_move_too(query, ()):
-        with suppress(GroupNotFound):  # it has expired since it was listed
+        with suppress(GroupNotFound):  # the group has expired since the brokers listed it
             view = admin.describe(group)
             if is_of_sink(view, query):
                 refuse_active(view)
@@ -119,7 +118,7 @@ def left_by(admin: GroupAdmin, query: str) -> Left:
 
 
 def is_of_sink(view: GroupView, query: str) -> bool:
-    """Return whether the sink has made this group for the query: its name says so, and all that is committed there."""
+    """Return whether the sink made this group for the query, judged by its name and by every commit in it."""
     found = token_group(view.group) or open_group(view.group) or reach_group(view.group)
     committed = [seen for seen in view.partitions if seen.committed is not None]
     return found is not None and found[0].query == query and all(kind_of(seen.metadata) for seen in committed)
@@ -128,30 +127,31 @@ def is_of_sink(view: GroupView, query: str) -> bool:
 def _is_drivers(view: GroupView) -> bool:
     """Return whether this is the group of a driver's token.
 
-    It is deleted before the others. A query that comes back when only a part is deleted misses it, and ends with BatchUnknown.
+    That group is deleted first. If the query is started when only some of its groups are deleted, it misses the driver's token
+    and ends with BatchUnknown, rather than writing rows again.
     """
     found = token_group(view.group)
     return found is not None and found[1] is None
 
 
 def refuse_running(query: str, groups: Iterable[GroupView], now: datetime) -> None:
-    """Refuse to delete the groups of a query that has left a mark lately.
+    """Refuse to delete the groups of a query that has recently left a mark.
 
     Raises:
-        GroupActive: It may still run.
+        GroupActive: The query may still be running.
     """
     marks = [own_mark(seen.metadata) for view in groups for seen in view.partitions]
     openers = [mark.open for mark in marks if mark is not None and mark.open is not None]
-    # Of a host whose clock is ahead, as well. One that is far ahead is no sign of anything.
+    # Accept a time in the future, too, because the host's clock may be ahead. A time far in the future proves nothing.
     recent = [opener for opener in openers if abs(now.timestamp() - opener.at) < QUIET_S]
     if recent:
         newest = max(recent, key=lambda opener: opener.at)
         after = datetime.fromtimestamp(newest.at, timezone.utc) + timedelta(seconds=QUIET_S)
         raise GroupActive(
-            f"Nothing was deleted, because query {query} may still run: process {newest.pid} on {newest.host} noted at "
-            f"{time_and_age(newest.at, now)} that it writes. While a query writes, its newest note is at most {QUIET_S / 60:.0f} "
-            "minutes old. If its groups were deleted, it could write rows twice after a crash. Stop the query, and run this "
-            f"command again at {iso(after)} or later."
+            f"Nothing was deleted, because query {query} may still be running: process {newest.pid} on {newest.host} noted at "
+            f"{time_and_age(newest.at, now)} that it begins to write. While a query writes, its last note is at most "
+            f"{QUIET_S / 60:.0f} minutes old. Without its groups, a running query could write rows twice after a crash. Stop the "
+            f"query, and run this command again at {iso(after)} or later."
         )
 
 
@@ -164,7 +164,7 @@ def json_shape(query: str, left: Left, *, executed: bool) -> Json:
             {
                 "group": view.group,
                 "partitions": [
-                    {**place(seen.partition), "sink_batch": sink_batch(seen), "sink_mark": json_mark(seen)}
+                    {**place(seen.partition), "sink_batch": sink_batch(seen), "sink_transaction": json_transaction(seen)}
                     for seen in view.partitions
                 ],
             }
@@ -175,13 +175,13 @@ def json_shape(query: str, left: Left, *, executed: bool) -> Json:
 
 
 def print_left(query: str, left: Left, console: Console) -> None:
-    """Print the groups that `groupkafka clean-up` deletes, and what they hold."""
+    """Print the groups that `groupkafka clean-up` deletes, and what each of them holds."""
     for view in left.groups:
         console.print(Text(f"{printable(view.group)}  {'; '.join(sink_lines(view))}".rstrip()))
     if left.groups:
         console.print(Text(f"{count(len(left.groups), 'group')} of query {query}"))
         console.print(Text(COST))
     else:
-        console.print(Text(f"query {query} has left no group that this user may see"))
+        console.print(Text(f"query {query} has left no group that this user may describe"))
     for group in left.others:
-        console.print(Text(f"stays, because it holds something else than the sink has written: {printable(group)}"))
+        console.print(Text(f"not deleted, because it holds offsets that the sink did not write: {printable(group)}"))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.as_json import Json, json_claimed, json_held_back, json_text, place
+from spark_groupsource.cli.as_json import Json, json_claimed, json_lowest_claim, json_text, place
 from spark_groupsource.cli.claimed import Claimed, claim_line, claimed_in, claimed_of, total
 from spark_groupsource.cli.group_changes import difference_text
 from spark_groupsource.cli.render import (
@@ -30,7 +30,16 @@ from spark_groupsource.cli.render import (
     printable,
 )
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
-from spark_groupsource.cli.sink_groups import OF_A_SINK, json_mark, sink_batch, sink_lines
+from spark_groupsource.cli.sink_groups import (
+    OF_A_SINK,
+    json_transaction,
+    kept_by_sink,
+    lag_in,
+    position_in,
+    read_part,
+    sink_batch,
+    sink_lines,
+)
 
 
 @click.command()
@@ -43,25 +52,25 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     COMMITTED  the committed offset: every record below it is processed
     END        the end of the partition (high watermark)
     LAG        END minus COMMITTED
-    IN FLIGHT  offsets that a running query has claimed and not confirmed:
-               its micro-batch
-    HELD       offsets that a query has claimed and not confirmed before it
-               stopped, or lost the partition; it reads them when it restarts
+    IN FLIGHT  offsets that a running query is processing in its micro-batch
+    HELD       offsets of a query that stopped, or lost the partition, before
+               it confirmed them. The query reads them after you restart it
     POSITION   where the group's queries continue: the next offset to claim
-    MEMBER     client id, instance id of a static member, host, and the
+    MEMBER     client id, instance id of a static member, and host, with the
                beginning of the member id if two members have the same name
-    STREAM     the query that wrote the commit; - for another client;
-               a format number if this version does not read the record
+    STREAM     the stream of the query that wrote the commit; - for another
+               client, and a format number if this version cannot read it
 
-    If the group belongs to a query that writes, the output shows that, with
-    the micro-batch that it holds, or who may have a transaction open.
+    The lines below the table list the ranges in flight or held. The committed
+    offset stays at the lowest one. Finished records above it still count as
+    lag, and the line shows how many they are.
 
-    Partitions about which the members and the coordinator disagree follow
-    below. While a partition moves, that is normal for some seconds.
+    Partitions for which the members and the coordinator disagree are listed,
+    too. While a partition moves, that is normal for a few seconds.
 
-    The ranges that are in flight or held follow below the table. The
-    committed offset stays at the lowest one. Finished records above it still
-    count as lag, and the line shows how many there are.
+    If the sink of a query keeps its progress in the group, the output shows
+    which micro-batch was written last, or which process may have a transaction
+    open. Such offsets have no lag.
 
     \b
     Example:
@@ -77,15 +86,15 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
 
 def json_group(group: GroupView) -> Json:
     """Return the JSON of `groupkafka describe`."""
-    names, sizes = member_names(group), total(claimed_in(group))
+    names, sizes, read = member_names(group), total(claimed_in(group)), read_part(group)
     return {
         "group": group.group,
         "state": group.state,
         "protocol": group.protocol,
         "assignor": group.assignor or None,
         "coordinator": group.coordinator or None,
-        "lag": None if group.lag_unknown else group.lag,
-        "lag_unknown": group.lag_unknown,
+        "lag": None if read is None or read.lag_unknown else read.lag,
+        "lag_unknown": 0 if read is None else read.lag_unknown,
         "finished_lag": group.finished_lag,
         "in_flight": sizes.in_flight,
         "held": sizes.held,
@@ -120,17 +129,17 @@ def _partition(group: GroupView, view: PartitionView) -> Json:
         **place(view.partition),
         "committed": view.committed,
         "end": view.end,
-        "lag": view.lag,
+        "lag": lag_in(view),
         "in_flight": sizes.in_flight if readable else None,
         "held": sizes.held if readable else None,
-        "position": view.position,
+        "position": position_in(view),
         "member_id": None if view.member is None else view.member.member_id,
         "stream": view.stream,
         "other_format": view.other_format,
         "sink_batch": sink_batch(view),
-        "sink_mark": json_mark(view),
+        "sink_transaction": json_transaction(view),
         "claims": [json_claimed(claimed) for claimed in ranges],
-        "held_back": json_held_back(ranges),
+        "lowest_claim": json_lowest_claim(ranges),
     }
 
 
@@ -160,7 +169,8 @@ def partition_table(group: GroupView, *, terminal: bool) -> Table:
     table = make_table(columns, terminal=terminal)
     names = member_names(group)
     for view in group.partitions:
-        numbers = (view.partition.partition, view.committed, view.end, view.lag, *claimed_sizes(group, view), view.position)
+        offsets = (view.committed, view.end, lag_in(view), *claimed_sizes(group, view), position_in(view))
+        numbers = (view.partition.partition, *offsets)
         member = printable(name_in(names, view.member, "-"))
         stream = view.stream or ("-" if view.other_format is None else f"format {view.other_format}")
         table.add_row(*map(Text, (printable(view.partition.topic), *map(number, numbers), member, stream)))
@@ -168,21 +178,25 @@ def partition_table(group: GroupView, *, terminal: bool) -> Table:
 
 
 def claimed_sizes(group: GroupView, view: PartitionView) -> tuple[int | None, int | None]:
-    """Return how many offsets of a partition are in flight and held; `None` if this version cannot read the record."""
-    return (None, None) if view.other_format is not None else total(claimed_of(group, view))
+    """Return how many offsets of a partition are in flight and held; `None` if its record has no claims, or is not readable."""
+    no_claims = view.other_format is not None or kept_by_sink(view)
+    return (None, None) if no_claims else total(claimed_of(group, view))
 
 
 def lag_and_claims(group: GroupView) -> str:
     """Return the group's lag, and how many offsets are in flight and held, as text."""
+    read = read_part(group)
+    if read is None:
+        return "no lag (the group belongs to the sink of a query)"
     sizes = total(claimed_in(group))
-    return f"{lag_of(group)}, in flight {sizes.in_flight}, held {sizes.held}"
+    return f"{lag_of(read)}, in flight {sizes.in_flight}, held {sizes.held}"
 
 
 def print_sink(group: GroupView, console: Console) -> None:
-    """Print the progress of the sink to which the group belongs, if it belongs to one."""
+    """Print what a sink keeps in the group, if it keeps anything there."""
     if lines := sink_lines(group):
         console.print()
-        console.print(Text(f"this group {OF_A_SINK}:"))
+        console.print(Text(f"this group {OF_A_SINK}. It holds:"))
         for line in lines:
             console.print(Text(f"  {line}"))
 
@@ -191,7 +205,7 @@ def _print_differences(group: GroupView, console: Console) -> None:
     if group.differences:
         names = member_names(group)
         console.print()
-        console.print("members and coordinator differ (if it stays: docs/operations.md, The group and a driver disagree):")
+        console.print("members and coordinator disagree (if that lasts: docs/operations.md, The group and a driver disagree):")
         for difference in group.differences:
             console.print(Text(f"  {printable(difference_text(difference, names))}"))
 
@@ -203,13 +217,13 @@ def _print_claims(ranges: Sequence[Claimed], console: Console, now: datetime) ->
         for claimed in ranges:
             console.print(Text(f"  {claim_line(claimed, now)}"))
         if any(claimed.kind == "held" for claimed in ranges):
-            console.print("What to do about a range that is held: groupkafka claims")
+            console.print("What to do about a held range: groupkafka claims")
 
 
 def _print_other_formats(group: GroupView, console: Console) -> None:
     if lines := other_format_lines(group.other_formats):
         console.print()
-        console.print("commit records that this version cannot read, so their claims are not known:")
+        console.print("commit records that this version cannot read, so it does not show the claims in them:")
         for line in lines:
             console.print(Text(f"  {line}"))
 

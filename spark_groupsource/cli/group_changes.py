@@ -1,6 +1,6 @@
-"""Finds the changes between two looks at a group: rates, and events such as a member that joined or a partition that moved.
+"""Compares two snapshots of a group and returns rates, and events such as a member that joined or a partition that moved.
 
-Pure. A member that joins and leaves between two looks is not noticed.
+Pure. A member that joins and leaves between two snapshots causes no event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_groupsource.cli.render import identity, member_names, name_in
 from spark_groupsource.partition import TopicPartition
 
 DIFFERS_S = 20.0
-"""How long members and coordinator may disagree about a partition before that is an event: longer than a move takes."""
+"""How long members and coordinator may disagree about a partition before that becomes an event: longer than a move takes."""
 
 NOBODY = "nobody"
 
@@ -32,9 +32,9 @@ class GroupEvent:
 
 @dataclass(frozen=True)
 class Rates:
-    """Offsets per second between two looks, for partitions whose offsets are known at both looks.
+    """Offsets per second between two snapshots, for the partitions whose offsets both of them have.
 
-    `produced` is the speed of the partition's end. `committed` is the speed of the group's committed offset; it is below 0 if
+    `produced` is the speed of the partition's end. `committed` is the speed of the group's committed offset, and is negative if
     the offset moved back.
     """
 
@@ -53,7 +53,7 @@ class Rates:
 
 
 def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
-    """Return the rates between two looks that are `seconds` apart."""
+    """Return the rates between two snapshots that are `seconds` apart."""
     if seconds <= 0:
         return Rates()
     starts = {view.partition: view for view in earlier.partitions}
@@ -63,7 +63,7 @@ def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
         if start is None:
             continue
         if end.end is not None and start.end is not None:
-            # A topic that was deleted and created again has a lower end, which is not a negative rate.
+            # A topic that was deleted and created again has a lower end. That must not become a negative rate.
             produced[end.partition] = round(max(0, end.end - start.end) / seconds, 1)
         if end.committed is not None and start.committed is not None:
             committed[end.partition] = round((end.committed - start.committed) / seconds, 1)
@@ -71,17 +71,17 @@ def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
 
 
 class Changes:
-    """Finds the changes from each look at a group to the next."""
+    """Returns the changes from each snapshot of a group to the next."""
 
     def __init__(self) -> None:
         self._previous: GroupView | None = None
         self._settled: GroupView | None = None
-        """The last look at which the coordinator showed the members' partitions."""
+        """The last snapshot in which the coordinator showed the members' partitions."""
         self._differing: dict[Difference, float] = {}
-        """The differences of the last look, and for how many seconds each of them has lasted."""
+        """The differences in the last snapshot, and for how many seconds each of them has lasted."""
 
     def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[GroupEvent]]:
-        """Return the rates and events since the last look, which was `seconds` ago. The first look has none."""
+        """Return the rates and events since the last snapshot, `seconds` ago. The first snapshot has none."""
         previous, settled = self._previous, self._settled
         self._previous = view
         lasting = self._lasting(view, seconds)
@@ -97,14 +97,14 @@ class Changes:
         return rates(previous, view, seconds), [*events, *_changed_offsets(previous, view)]
 
     def _lasting(self, view: GroupView, seconds: float) -> list[Difference]:
-        """Return the differences that have just lasted for too long."""
+        """Return the differences that have now lasted for DIFFERS_S, each once."""
         lasted = self._differing
         self._differing = {found: lasted[found] + seconds if found in lasted else 0.0 for found in view.differences}
         return [found for found, lasted_s in self._differing.items() if lasted.get(found, 0.0) < DIFFERS_S <= lasted_s]
 
 
 def difference_text(difference: Difference, names: Mapping[str, str]) -> str:
-    """Return a difference as text. It may contain names that clients chose.
+    """Return a difference as text, which may contain names that clients chose.
 
     Args:
         difference: the difference.
@@ -112,7 +112,7 @@ def difference_text(difference: Difference, names: Mapping[str, str]) -> str:
     """
     owner, target = (name_in(names, member, NOBODY) for member in (difference.owner, difference.target))
     destination = "" if difference.target == difference.owner else f", meant for {target}"
-    writer = name_in(names, difference.writer, "one that is no member")
+    writer = name_in(names, difference.writer, "a client that is not a member")
     return f"{difference.partition}: assigned to {owner}{destination}, last written by {writer}"
 
 
@@ -151,9 +151,9 @@ def _changed_offsets(earlier: GroupView, later: GroupView) -> Iterator[GroupEven
             change = f"from {was.committed} to {view.committed}"
             yield GroupEvent("reset", f"{view.partition}: the committed offset went back {change}")
         if was.other_format is not None or view.other_format is not None:
-            continue  # the ranges that are owed in such a record are not known
-        owed_before, owed = ({(claim.stream, claim.plan, claim.range) for claim in look.owed} for look in (was, view))
-        for stream, plan, offsets in sorted(owed - owed_before):
-            yield GroupEvent("held", f"{view.partition} {offsets}: held for stream {stream}, plan {plan}")
-        for stream, plan, offsets in sorted(owed_before - owed):
-            yield GroupEvent("released", f"{view.partition} {offsets}: no longer held for stream {stream}, plan {plan}")
+            continue  # this version cannot read the held ranges in such a record
+        held_before, held = ({(claim.stream, claim.range) for claim in seen.owed} for seen in (was, view))
+        for stream, offsets in sorted(held - held_before):
+            yield GroupEvent("held", f"{view.partition} {offsets}: held for stream {stream}")
+        for stream, offsets in sorted(held_before - held):
+            yield GroupEvent("released", f"{view.partition} {offsets}: no longer held for stream {stream}")

@@ -1,4 +1,4 @@
-"""`groupkafka leave`: prints where Spark's own Kafka source must start to continue after a group. Nothing is written."""
+"""`groupkafka leave`: prints the offsets at which Spark's own Kafka source continues after a group. It writes nothing."""
 
 from __future__ import annotations
 
@@ -30,20 +30,26 @@ NEXT = """\
 Start the query with Spark's own source: format("kafka"), without kafka.group.id, with
   - the startingOffsets below
   - a new checkpoint
-  - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). The ids start at 0 again, and
-    such a sink would skip the ids that it already has
+  - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). With a new checkpoint the ids
+    start at 0 again, and such a sink skips the ids that it already has
 Do not start a query of this group again."""
 
 
 @click.command()
 @group_options
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. Repeatable. Default: all of the group.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="Only this topic. Can be repeated. Default: all topics of the group.",
+)
 @json_option
 def leave(bootstrap_server: str, group: str, command_config: Path | None, topics: tuple[str, ...], as_json: bool) -> None:
-    """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group have stopped.
+    """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group stopped.
 
-    Nothing is written. All queries of the group must be stopped, and nothing may be claimed. Partitions without a committed
-    offset start at their beginning.
+    The command writes nothing. Stop all queries of the group first. It refuses if any range is claimed. Partitions without a
+    committed offset start at their beginning.
 
     \b
     Example:
@@ -56,7 +62,7 @@ def leave(bootstrap_server: str, group: str, command_config: Path | None, topics
         return
     console = console_for(sys.stdout)
     for partition in leaving.without_commit:
-        console.print(Text(f"without a committed offset, starts at its beginning: {printable(str(partition))}"))
+        console.print(Text(f"no committed offset, so it starts at its beginning: {printable(str(partition))}"))
     console.print(Text(NEXT))
     click.echo(starting_offsets(leaving.starts))
 
@@ -72,7 +78,7 @@ class Leaving:
 
 
 def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> Leaving:
-    """Return where Spark's own source starts to continue after this group.
+    """Return the offsets at which Spark's own source continues after this group.
 
     Args:
         admin: the client that asks the brokers for the topics' partitions.
@@ -92,11 +98,11 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     committed = {found.partition: found.committed for found in view.partitions if found.committed is not None}
     known = {partition.topic for partition in committed}
     if not known:
-        raise TopicNotFound(f"The group {view.group} has committed no offset. Check its name (--group).")
+        raise TopicNotFound(f"The group {view.group} has no committed offset. Check its name (--group).")
     if missing := sorted(topics - known):
         raise TopicNotFound(
-            f"The group {view.group} has committed no offset in {', '.join(missing)} (--topic). "
-            f"It has in {listed(sorted(known))}."
+            f"The group {view.group} has no committed offset in {', '.join(missing)} (--topic). "
+            f"Its topics are {listed(sorted(known))}."
         )
     _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})
     existing = {partition for topic in topics or known for partition in admin.partitions_of(topic)}
@@ -110,23 +116,22 @@ def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
     chosen = [claimed for claimed in claimed_in(view) if not topics or claimed.partition.topic in topics]
     if unread := other_format_lines(view.other_formats):
         lines = "".join(f"\n  {line}" for line in unread)
-        raise OffsetsInTheWay(f"The group {view.group} has commit records that may hold claims, and cannot be read here:{lines}")
-    if chosen:
-        lines = "".join(
-            f"\n  {claimed.partition} {claimed.claim.range}: stream {claimed.claim.stream}, plan {claimed.claim.plan}"
-            for claimed in chosen
+        raise OffsetsInTheWay(
+            f"The group {view.group} has commit records that this version cannot read. They may contain claims:{lines}"
         )
+    if chosen:
+        lines = "".join(f"\n  {claimed.partition} {claimed.claim.range}: stream {claimed.claim.stream}" for claimed in chosen)
         raise OffsetsInTheWay(
             f"Queries of the group {view.group} have claimed ranges and not confirmed them:{lines}\n"
-            "It is not known whether these records reached the output. Spark's own source would read them again, together with "
-            "everything finished above them. Restart the query of each stream on its checkpoint with trigger(availableNow=True), "
-            "so that it finishes its ranges. Then run this command again. `groupkafka claims` shows how to find the checkpoint, "
-            "and what to do if it is deleted."
+            "It is not known whether these records reached the output. Spark's own source would read them again, and everything "
+            "after them that is finished. Restart the query of each stream on its checkpoint with trigger(availableNow=True), so "
+            "that it finishes its ranges. Then run this command again. `groupkafka claims` shows how to find the checkpoint, and "
+            "what to do if it was deleted."
         )
 
 
 def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
-    """Refuse offsets that cannot belong to the topics' present logs.
+    """Refuse offsets that cannot belong to the current logs of the topics.
 
     Args:
         view: the group.
@@ -144,9 +149,9 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
     if wrong:
         raise OffsetError(
             f"The group {view.group} has committed offsets that do not belong to the logs:{''.join(wrong)}\n"
-            "The topic was deleted and created again, its log was cut off, or the offset is a copy from another cluster. Restart "
-            "the queries of the group: they report what is lost, and continue in the new log with failOnDataLoss=false. Then run "
-            "this command again."
+            "A topic was deleted and created again, its log was truncated, or the offset was copied from another cluster. "
+            "Restart the queries of the group: they report what is lost, and with failOnDataLoss=false they continue in the new "
+            "log. Then run this command again."
         )
 
 

@@ -1,4 +1,4 @@
-"""The command `groupkafka`, which finds its subcommands."""
+"""The command `groupkafka`, with a table of its subcommands."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.version import __version__
 
 COMMANDS = {
-    "check": ("check.command:check", "Try an options file: brokers, login, ACLs, assignor, records."),
-    "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed, and what to do."),
-    "clean-up": ("clean_up:clean_up", "Delete the groups of a query that writes, once it never runs again."),
+    "check": ("check.command:check", "Test a query's options: brokers, login, ACLs, assignor, records."),
+    "claims": ("claims:claims", "List the ranges that queries have claimed but not confirmed, and what to do."),
+    "clean-up": ("clean_up:clean_up", "Delete the groups of a query's sink, once the query will never run again."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
     "leave": ("leave:leave", "Print the startingOffsets with which Spark's own Kafka source continues after a group."),
-    "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),
+    "migrate": ("migrate:migrate", "Commit the offsets of a checkpoint of Spark's own Kafka source in a group."),
     "reset-offsets": ("reset_offsets:reset_offsets", "Set the committed offsets of a stopped group."),
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),
-    "transactions": ("transactions:transactions", "Show what a sink's open transactions hold back in a topic, and who has them."),
+    "transactions": ("transactions:transactions", "Show which records open transactions hide, and which tasks have them open."),
 }
-"""The subcommands, each with its module in `cli`, the function in the module, and its line in `groupkafka --help`."""
+"""The subcommands, each with its module in `cli`, its function there, and its line in `groupkafka --help`."""
 
 
 class _Commands(click.Group):
-    """Finds the subcommands, and imports a module only when its command is used: importing all takes half a second.
+    """Imports a subcommand's module only when the command is used, because importing all of them takes half a second.
 
     An error of this package becomes one message on stderr and exit code 1, without a traceback.
     """
@@ -35,7 +35,7 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        # click suggests options, and since 8.4 also commands, but not commands that are imported only when they are used.
+        # click's own suggestions do not cover commands that are imported only when they are used.
         close = get_close_matches(args[0], COMMANDS, 1) if args[0] not in COMMANDS else []
         if close and not ctx.resilient_parsing:
             ctx.fail(f"There is no command {args[0]!r}. Did you mean {close[0]!r}?")
@@ -58,7 +58,7 @@ class _Commands(click.Group):
         except GroupKafkaError as error:
             from spark_groupsource.cli.render import printable
 
-            # The text may contain names that clients chose.
+            # The text may contain names that clients chose, with characters that could control the terminal.
             raise click.ClickException("\n".join(map(printable, str(error).split("\n")))) from error
 
 
@@ -66,5 +66,5 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="groupkafka")
 def main() -> None:
     """Tools for Spark queries that are members of a Kafka consumer group: show a group, test a query's options, move offsets."""
-    # librdkafka's messages reach the user in errors. Without this handler, logging would print them to stderr as well.
+    # librdkafka's messages reach the user in errors. Without this handler, logging would also print them to stderr.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())

@@ -1,7 +1,7 @@
-"""`groupkafka migrate`: copies the offsets of a checkpoint of Spark's own Kafka source into the commits of a group.
+"""`groupkafka migrate`: commits the offsets of a checkpoint of Spark's own Kafka source in a consumer group.
 
-A groupkafka query with a new checkpoint then continues where the old query stopped. The checkpoint is only read. Until the new
-query starts, the old query can still continue instead.
+A groupkafka query with a new checkpoint then continues where the old query stopped. The checkpoint is not changed, so until the
+new query starts you can still restart the old one instead.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 STATE_STAYS = """\
-The old query keeps state (aggregation, deduplication, join). The state is not copied: the new query starts without state."""
+The old query keeps state (aggregation, deduplication, join). This state is not copied: the new query starts without any."""
 
 STOP_FIRST = """\
-Stop the old query first. Spark's source joins no group, so this command cannot detect whether the query still runs."""
+Stop the old query first. Spark's source joins no group, so this command cannot detect that the query is still running."""
 
 NEXT = """\
 done. Now start the groupkafka query with kafka.group.id={group}, and with
   - a new checkpoint
   - startingOffsets=earliest, for partitions and topics that are created before its first micro-batch
-  - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). The ids start at 0 again, and
-    such a sink would skip the ids that it already has
+  - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). With a new checkpoint the ids
+    start at 0 again, and such a sink skips the ids that it already has
 Do not start the old query again."""
 
 
@@ -51,15 +51,15 @@ Do not start the old query again."""
     "--checkpoint",
     required=True,
     metavar="PATH",
-    help="The checkpointLocation of the old query: a path, or a URI such as s3://...",
+    help="The old query's checkpointLocation: a path, or a URI such as s3://...",
 )
-@click.option("--source", metavar="ID", help="Which source, if the query has several Kafka sources.")
+@click.option("--source", metavar="ID", help="The source to migrate, if the query has several Kafka sources.")
 @click.option(
     "--uncommitted",
     type=click.Choice(["reread", "skip"]),
-    help="What to do with a last micro-batch that was not committed. Without this option it is an error.",
+    help="What to do with the last micro-batch if it was not committed. Without this option that is an error.",
 )
-@click.option("--overwrite", is_flag=True, help="Also replace other offsets that the group has committed.")
+@click.option("--overwrite", is_flag=True, help="Replace the offsets that the group has already committed.")
 @execute_option
 @json_option
 def migrate(
@@ -73,10 +73,10 @@ def migrate(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group. A groupkafka query can then continue there.
+    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group, so that a groupkafka query continues there.
 
-    The checkpoint is only read. The old query must be stopped, with its last micro-batch committed. The group must have no
-    members. Partitions that were added to the topics later start at their beginning, as they would with Spark's source.
+    The checkpoint is not changed. The old query must be stopped, and its last micro-batch must be committed. The group must have
+    no members. Partitions that were added to the topics later start at their beginning, as they would with Spark's source.
 
     \b
     Example:
@@ -100,7 +100,7 @@ def migrate(
 
 @dataclass(frozen=True)
 class Migration:
-    """The plan of a migration: the offsets to commit, and what the user should know about them."""
+    """The offsets that a migration commits, and what the user should know about them."""
 
     group: str
     checkpoint: str
@@ -115,7 +115,7 @@ class Migration:
     added: frozenset[TopicPartition]
     """Partitions that are not in the checkpoint. They start at their log's start, as with Spark's source."""
     expired: Mapping[TopicPartition, OffsetRange]
-    """Offsets between the checkpoint's offset and the log's start. Their records expired."""
+    """The offsets between the checkpoint's offset and the start of the log, whose records have expired."""
     deleted: tuple[TopicPartition, ...]
     """Partitions of the checkpoint whose topic was deleted."""
     stateful: bool
@@ -183,7 +183,7 @@ def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, Partit
     try:
         view = admin.describe(group)
     except GroupNotFound:
-        return {}  # the usual case: the commit creates the group
+        return {}  # the usual case: the commits will create the group
     refuse_active(view)
     refuse_sink(view)
     return {found.partition: found for found in view.partitions}
@@ -198,8 +198,8 @@ def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
             continue
     if not found:
         raise OffsetError(
-            f"None of the checkpoint's topics exists on these brokers: {', '.join(sorted(topics))}. Check that "
-            "--bootstrap-server is the cluster that the old query reads."
+            f"None of the checkpoint's topics exists on these brokers: {', '.join(sorted(topics))}. Nothing was changed. Check "
+            "that --bootstrap-server is the cluster that the old query reads."
         )
     return found
 
@@ -207,7 +207,7 @@ def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
 def _refuse_other_logs(
     carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], deleted: Collection[TopicPartition]
 ) -> None:
-    """Raise OffsetError if the offsets cannot belong to these logs, because a topic's offsets and partitions only grow."""
+    """Raise OffsetError if the offsets cannot belong to these logs: offsets and partitions of a topic only grow."""
     topics = {partition.topic for partition in carried}
     ahead = [
         f"\n  {partition}: offset {offset}, the log ends at {ends[partition]}"
@@ -217,18 +217,18 @@ def _refuse_other_logs(
     ahead += [f"\n  {partition}: the topic has no such partition" for partition in deleted if partition.topic in topics]
     if ahead:
         raise OffsetError(
-            f"The checkpoint is ahead of the logs:{''.join(ahead)}\n"
-            "Possible reasons: --bootstrap-server is not the cluster that the old query reads; a topic was deleted and created "
-            "again; or the log was truncated. Nothing was changed. Check --bootstrap-server. If it is right, start the old "
-            "query: it reports what is lost, and continues with failOnDataLoss=false. Then migrate."
+            f"Nothing was changed. The checkpoint is ahead of the logs:{''.join(ahead)}\n"
+            "Either --bootstrap-server is not the cluster that the old query reads, or a topic was deleted and created again, or "
+            "its log was truncated. Check --bootstrap-server. If it is right, start the old query: it reports what is lost, and "
+            "with failOnDataLoss=false it continues. Then migrate."
         )
 
 
 def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
-    """Check that a migration would delete neither claims nor other offsets of the group.
+    """Refuse a migration that would delete claims or replace other offsets of the group.
 
     Args:
-        migration: the plan.
+        migration: what would be committed.
         overwrite: whether other offsets may be replaced. Claims may not.
 
     Raises:
@@ -240,21 +240,21 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         lines = "".join(f"\n  {line}" for line in unread)
         raise OffsetsInTheWay(
             f"Nothing was changed. The group {group} has commit records in formats that this version cannot read:{lines}\n"
-            "These records may contain claims. Do what the lines above say, or migrate into another group and start the new "
+            "These records may contain claims. Follow the advice in these lines, or migrate into another group and start the new "
             "query in that group."
         )
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
             f"Nothing was changed. Queries of the group {group} have claimed ranges of {', '.join(claimed)} and not confirmed "
-            "them (`groupkafka claims` lists them). Migrate into another group, and start the new query with that group. Or "
-            "restart the queries of these claims, and migrate when nothing is claimed."
+            "them (`groupkafka claims` lists them). Migrate into another group, and start the new query in that group. Or "
+            "restart the queries that have these claims, and migrate when nothing is claimed."
         )
     replaced = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
     if replaced and not overwrite:
         listed = "".join(f"\n  {reset.partition}: {reset.current}, would become {reset.new}" for reset in replaced)
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {group} has committed other offsets:{listed}\n"
-            "Check that it is the right group. If it is, --overwrite replaces these offsets."
+            f"Nothing was changed. The group {group} has already committed other offsets:{listed}\n"
+            "Check that this is the right group. If so, replace these offsets with --overwrite."
         )
 
 
@@ -263,18 +263,20 @@ def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migr
 
     Raises:
         OffsetError: The checkpoint has changed since it was read, so its query is running.
-        GroupActive: A member has joined since the plan was made.
-        OffsetsInTheWay: The group has committed since the plan was made.
+        GroupActive: A member has joined since the group was described.
+        OffsetsInTheWay: The group has committed since it was described.
         BrokerError: As `GroupAdmin` does.
     """
     if checkpoint.last_batches()[0] != migration.last:
         raise OffsetError(
-            "Nothing was changed. The checkpoint has changed since it was read, so its query is running. Stop it, then migrate."
+            "Nothing was changed. The checkpoint has changed since this command read it, so the old query is running. Stop the "
+            "query, then migrate."
         )
     committed = {partition: view.committed for partition, view in _partitions_of(admin, migration.group).items()}
     if any(committed.get(reset.partition) != reset.current for reset in migration.resets):
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {migration.group} has committed since the plan was made: run it again."
+            f"Nothing was changed. The group {migration.group} has committed offsets since this command described it. Run the "
+            "command again."
         )
     changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
     if changed:
@@ -310,7 +312,7 @@ def json_shape(planned: Migration, *, executed: bool) -> Json:
 
 
 def print_migration(migration: Migration, console: Console, now: datetime) -> None:
-    """Print the plan of `groupkafka migrate`, and what the user should know about it."""
+    """Print what `groupkafka migrate` would commit, and what the user should know about it."""
     last, committed_at = migration.last, migration.committed_at
     console.print(Text(f"checkpoint   {printable(migration.checkpoint)}, source {printable(migration.source)}"))
     console.print(Text(f"query        {migration.query or 'not known'}"))
@@ -318,7 +320,7 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
     console.print(Text(f"micro-batch  {last.committed}{committed}"))
     if last.planned != last.committed:
         fate = "read again" if migration.batch == last.committed else "skipped"
-        console.print(Text(f"             {last.planned} was planned and not committed: its records will be {fate}"))
+        console.print(Text(f"             {last.planned} was begun but not committed: its records will be {fate}"))
     console.print(Text(f"group        {printable(migration.group)}"))
     console.print()
     print_moves(migration.resets, console)
@@ -326,15 +328,15 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
         console.print(Text(f"added after the checkpoint, starts at its beginning: {printable(str(partition))}"))
     for partition, lost in migration.expired.items():
         expired = f"{printable(str(partition))} {lost} {lost.size} offsets"
-        fate = "the new query will fail and report this, or continue with failOnDataLoss=false"
+        fate = "the new query fails with this loss, unless you set failOnDataLoss=false"
         console.print(Text(f"no longer in Kafka: {expired}; {fate}"))
     for partition in migration.deleted:
-        console.print(Text(f"topic no longer in Kafka, not migrated: {printable(str(partition))}"))
+        console.print(Text(f"topic no longer in Kafka, so not migrated: {printable(str(partition))}"))
     if migration.stateful:
         console.print(Text(STATE_STAYS))
 
 
 def print_next(group: str, console: Console, *, executed: bool) -> None:
-    """Print what to do after `groupkafka migrate` has shown its plan, or has committed the offsets."""
+    """Print what to do next, after `groupkafka migrate` has committed the offsets or only shown them."""
     # Use Text, because rich would read brackets in the group's name as markup.
     console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))

@@ -1,6 +1,6 @@
-"""Who may have a transaction open: the marks that tasks of the sink leave in groups before they write.
+"""Lists the tasks that may have a transaction open, from the marks that tasks of the sink commit to groups before they write.
 
-A mark stays when its transaction has ended well, so it says only what may be. librdkafka cannot ask for open transactions.
+A mark stays after its transaction has ended, so the list may be too long. librdkafka has no request for open transactions.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ from spark_groupsource.sink.token import Committed, Mark, Opener, mark_in, newes
 from spark_groupsource.timeouts import CHECK_STEP_S, LIST_AGAIN_S
 
 Kept = Mapping[TopicPartition, tuple[int, str | None]]
-"""The offsets of a group, with their metadata."""
+"""The committed offsets of a group, each with its metadata."""
 
 
 class Candidate(NamedTuple):
     """A task that may have a transaction open."""
 
     names: Names
-    """Any client may choose a prefix, so the names are not to be printed raw."""
+    """The names of its query. Any client may choose the prefix, so never print them raw."""
     task: int
     run: str
     """Empty if it is not known."""
     opener: Opener
     topic: str
-    """The topic that its mark is on. If its rows name their topics, it may have written to others as well."""
+    """The topic on which its mark is. If its rows name their topics, it may have written to other topics, too."""
     batch: int | None
-    """The newest micro-batch that this task has finished. `None`: there is none, or it is not known."""
+    """The last micro-batch that this task finished. `None` if there is none, or it is not known."""
 
     @property
     def transactional_id(self) -> str:
-        """The task's transactional id. Not to be printed raw."""
+        """The task's transactional id. Never print it raw."""
         return self.names.task(self.task)
 
 
 class Openers(NamedTuple):
-    """Who may have a transaction open, as far as the user may see it."""
+    """The tasks that may have a transaction open, as far as this user may see them."""
 
     candidates: tuple[Candidate, ...]
-    """Those with a mark on the topic first, and the newest first."""
+    """The tasks with a mark on the topic first, and among them the newest first."""
     unreadable: tuple[str, ...]
-    """Groups that hold something else than a mark or a token. Their names are not to be printed raw."""
+    """Groups that hold something other than a mark or a token. Never print their names raw."""
 
 
 def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Openers:
-    """Return who may have a transaction open in a topic.
+    """Return the tasks that may have a transaction open in a topic.
 
     Args:
-        brokers: What is asked.
+        brokers: The client that asks the brokers.
         topic: The topic.
-        prefix: The `transactionalIdPrefix` of the queries. `None`: any.
+        prefix: The `transactionalIdPrefix` of the queries, or `None` for any.
 
     Raises:
-        GroupKafkaError: The groups cannot be listed, or what they hold cannot be read.
+        GroupKafkaError: The groups cannot be listed, or their offsets cannot be read.
     """
     groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), interval_s=LIST_AGAIN_S)
     found: list[Candidate] = []
@@ -78,12 +78,12 @@ def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Opene
 
 
 def _open_marks(kept: Kept, group: str, query: str, unreadable: list[str]) -> dict[str, tuple[str, Opener]]:
-    """Return run and opener of each mark of a transaction that may be open, by the topic that it is on."""
+    """Return the run and the opener of each mark of a transaction that may be open, by the mark's topic."""
     marks: dict[str, tuple[str, Opener]] = {}
     for partition, (offset, metadata) in kept.items():
         mark: Mark | None = None
         try:
-            # One by one: what another client writes beside a mark must not hide it.
+            # Read each commit alone, so that one that another client wrote does not hide a mark.
             mark = mark_in([Committed(offset, metadata or "")], group, query)
         except TokenUnreadable:
             unreadable += [] if group in unreadable else [group]

@@ -1,4 +1,4 @@
-"""Prints the commands' output: for a terminal, or as plain aligned text for a file or a pipe, with unique names of members."""
+"""Prints tables and paragraphs for a terminal, or as plain aligned text for a file or a pipe, and gives members unique names."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import another_version
 
 _UNLIMITED = 10_000
-"""The width of lines that are not printed to a terminal."""
+"""The width of lines that do not go to a terminal."""
 
 _PARAGRAPH = 120
-"""The width of paragraphs that are not printed to a terminal."""
+"""The width of paragraphs that do not go to a terminal."""
 
 SHORTEST = 4
-"""The least number of characters of the member id that are added to names that are otherwise equal."""
+"""How many characters of the member id, at least, are added to names that are otherwise equal."""
 
 DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
-"""The last line of a command that only showed its plan."""
+"""The last line of a command that only showed what it would do."""
 
 NUMBERS = frozenset(
-    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "OFFSETS", "PLAN"}
+    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "OFFSETS"}
     | {"CURRENT", "NEW", "DIFFERENCE", "PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
 )
 """Columns that are aligned to the right."""
@@ -50,7 +50,7 @@ def printable(text: str) -> str:
 
 
 def count(number: int, name: str) -> str:
-    """Return a number of things as text: `1 partition`, `2 partitions`."""
+    """Return a count with its noun: `1 partition`, `2 partitions`."""
     return f"{number} {name}{'' if number == 1 else 's'}"
 
 
@@ -65,7 +65,7 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
 
 
 def lag_of(group: GroupView) -> str:
-    """Return a text with the group's lag, the finished part of it, and the number of partitions where it is not known."""
+    """Return the group's lag as text, with the finished part of it and the number of partitions whose lag is not known."""
     unknown = f" (not known in {count(group.lag_unknown, 'partition')})"
     known = f"at least {group.lag}{unknown}" if group.lag_unknown else str(group.lag)
     return f"lag {known}" + (f", of which finished {group.finished_lag}" if group.finished_lag else "")
@@ -77,7 +77,7 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
     Args:
         names: The names of the columns.
         terminal: Whether the table is for a terminal, where names that are too long are folded.
-        one_line: Whether each row has one line even on a narrow terminal, where names are then cut.
+        one_line: Whether each row takes only one line, even if names are cut on a narrow terminal.
     """
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
     for name in names:
@@ -135,7 +135,7 @@ def member_names(*groups: GroupView) -> dict[str, str]:
     If several members would have the same name, the beginning of the unique part of their member ids is added.
 
     Args:
-        groups: the group, or several looks at it that are compared.
+        groups: the group, or several snapshots of it that are compared.
     """
     members = {member.member_id: member for group in groups for member in group.members}
     by_name: dict[str, list[GroupMember]] = defaultdict(list)
@@ -143,7 +143,7 @@ def member_names(*groups: GroupView) -> dict[str, str]:
         by_name[member.name].append(member)
     names: dict[str, str] = {}
     for name, namesakes in by_name.items():
-        # A static member that has restarted has another member id, but is still the same member.
+        # A static member gets another member id when it restarts, but is still the same member.
         if len({identity(member) for member in namesakes}) == 1:
             names |= dict.fromkeys((member.member_id for member in namesakes), name)
         else:
@@ -152,17 +152,17 @@ def member_names(*groups: GroupView) -> dict[str, str]:
 
 
 def identity(member: GroupMember | None) -> str | None:
-    """Return the instance id of a static member, which survives restarts, or the member id of any other member."""
+    """Return the instance id of a static member, because it survives restarts, or the member id of any other member."""
     return None if member is None else member.instance_id or member.member_id
 
 
 def name_in(names: Mapping[str, str], member: GroupMember | None, nobody: str) -> str:
-    """Return the member's name, or the word `nobody` if there is no member."""
+    """Return the member's name, or the text `nobody` if there is no member."""
     return nobody if member is None else names.get(member.member_id, member.name)
 
 
 def _own_part(member: GroupMember) -> str:
-    """Return the member id without the client id, with which the coordinator of a classic group begins it."""
+    """Return the member id without the client id, which a classic group's coordinator puts at its beginning."""
     return member.member_id.removeprefix(f"{member.client_id}-")
 
 

@@ -1,7 +1,7 @@
 """`groupkafka reset-offsets`: sets the committed offsets of a stopped group by hand.
 
-The options have the names of Kafka's own `kafka-consumer-groups.sh --reset-offsets`, which does not check for claims. A reset
-deletes claims, and a query that restarts on its checkpoint skips a range that is no longer claimed for it.
+The options have the same names as in Kafka's own `kafka-consumer-groups.sh --reset-offsets`, which does not check for claims. A
+reset deletes claims, and a query that restarts on its checkpoint skips a range whose claim is gone.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 
 @click.command("reset-offsets")
 @group_options
-@click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1]", help="A topic, or some of its partitions. Repeatable.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME[:0,1]", help="A topic, or some of its partitions. Can be repeated."
+)
 @click.option("--to-earliest", is_flag=True, help="To the first available record.")
 @click.option("--to-latest", is_flag=True, help="To the end: only new records are read.")
-@click.option("--to-datetime", metavar="ISO8601", help="To the first record of this time or later. UTC if there is no zone.")
+@click.option("--to-datetime", metavar="ISO8601", help="To the first record at or after this time. UTC if there is no zone.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest available one.")
 @execute_option
-@click.option("--drop-claims", is_flag=True, help="Also delete the claims of ranges that are not confirmed.")
+@click.option("--drop-claims", is_flag=True, help="Reset partitions with unconfirmed claims, too, and delete these claims.")
 @json_option
 def reset_offsets(
     bootstrap_server: str,
@@ -56,9 +58,9 @@ def reset_offsets(
     """Set the committed offsets of a group whose members are all stopped.
 
     The options are those of kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
-    claimed and not confirmed (see groupkafka claims). Restart the queries of these claims first, or use --drop-claims. It also
-    refuses partitions whose commit record another version wrote in a format that this version cannot read, unless --drop-claims
-    is given. A group that belongs to a sink is always refused.
+    claimed but not confirmed (see groupkafka claims): first restart the queries that claimed them, or use --drop-claims. It also
+    refuses partitions whose commit record this version cannot read, unless you use --drop-claims. It always refuses a group that
+    belongs to the sink of a query.
 
     \b
     Example:
@@ -86,26 +88,26 @@ class OffsetReset:
     current: int | None
     new: int
     claims: tuple[OwedRange, ...]
-    """The claims that a reset deletes, in flight or owed."""
+    """The claims that a reset deletes."""
     other_format: int | None = None
     """The format of a commit record that this version cannot read, so that its claims are not known."""
 
     @property
     def difference(self) -> int | None:
-        """How many offsets forward the reset moves; below 0 if it moves back, `None` without a commit."""
+        """By how many offsets the reset moves forward. Negative if it moves back, `None` without a commit."""
         return None if self.current is None else self.new - self.current
 
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a reset: an offset, or the question for the brokers."""
+    """The target of a reset: an offset, or a request with which the brokers find it."""
 
     offset: int | None = None
     spec: OffsetSpec | None = None
 
 
 def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_offset: int | None) -> Target:
-    """Return the one target that was given.
+    """Return the only target that was given.
 
     Raises:
         OptionError: No target or more than one was given, or it is malformed.
@@ -118,11 +120,11 @@ def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_of
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) != 1:
-        wrong = f"{' and '.join(chosen)} exclude each other" if chosen else "the new position is missing"
-        raise OptionError(f"{wrong}: use one of {', '.join(given)}.")
+        wrong = f"{' and '.join(chosen)} exclude each other" if chosen else "The new offset is missing"
+        raise OptionError(f"{wrong}. Use one of {', '.join(given)}.")
     if to_offset is not None:
         if to_offset < 0:
-            raise OptionError(f"--to-offset {to_offset}: an offset is 0 or a positive number.")
+            raise OptionError(f"--to-offset {to_offset}: an offset is 0 or higher.")
         return Target(offset=to_offset)
     if to_datetime is not None:
         return Target(spec=OffsetSpec.for_timestamp(_milliseconds(to_datetime)))
@@ -134,24 +136,24 @@ def _milliseconds(text: str) -> int:
         time = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
     except ValueError:
         raise OptionError(
-            f"--to-datetime {text!r}: a date and a time such as 2026-11-21T16:00:00 (UTC), 2026-11-21T16:00:00.000Z or "
-            "2026-11-21T17:00:00+01:00 is expected."
+            f"--to-datetime {text!r}: this is not a date with a time. Write it like 2026-11-21T16:00:00 (UTC), "
+            "2026-11-21T16:00:00.000Z or 2026-11-21T17:00:00+01:00."
         ) from None
     time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
     if time.timestamp() < 0:
-        raise OptionError(f"--to-datetime {text!r}: the time is before 1970, and so before every record.")
+        raise OptionError(f"--to-datetime {text!r}: the time is before 1970. To start at the first record, use --to-earliest.")
     return int(time.timestamp() * 1000)
 
 
 def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
-    """Return the topic of `orders` or `orders:0,1`, and the partitions; `None` for all of them.
+    """Return the topic of `orders` or `orders:0,1`, and its partitions, or `None` for all of them.
 
     Raises:
         OptionError: The text is malformed.
     """
     name, colon, numbers = text.partition(":")
     if not TOPIC_NAME.fullmatch(name) or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
-        raise OptionError(f"--topic {text!r}: the name of a topic is expected, or a name with partitions such as orders:0,1.")
+        raise OptionError(f"--topic {text!r}: write the name of a topic, or a name with partitions such as orders:0,1.")
     return name, frozenset(map(int, numbers.split(","))) if colon else None
 
 
@@ -191,7 +193,7 @@ def _resets(
     resets = []
     for partition in sorted(bounds):
         start, end = bounds[partition]
-        # -1 means that no record has this time or a later one, so the next new record is the first one.
+        # -1 means that no record has this time or a later one, so reading starts at the end.
         offset = end if found[partition] < 0 else max(start, min(found[partition], end))
         current = known.get(partition)
         claims = () if current is None else current.open + current.owed
@@ -205,8 +207,8 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
 
     Raises:
         ClaimsInTheWay: A partition has claims, or a commit record in another format, and `drop_claims` is false.
-        GroupActive: A member has joined since the plan was made.
-        OffsetsInTheWay: The group has committed since the plan was made.
+        GroupActive: A member has joined since the group was described.
+        OffsetsInTheWay: The group has committed since it was described.
         BrokerError: As `GroupAdmin` does.
     """
     unread = other_format_lines({reset.partition: reset.other_format for reset in resets if reset.other_format is not None})
@@ -214,31 +216,32 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
         lines = "".join(f"\n  {line}" for line in unread)
         raise ClaimsInTheWay(
             f"Nothing was reset, because this version cannot read the formats of these commit records:{lines}\n"
-            "A reset deletes the claims in them, if there are any. Do one of these:\n"
-            "  1. Run this command in the version that wrote the records. It shows the claims, and what a reset of them means.\n"
-            "  2. Use --drop-claims. Records that queries of that version have claimed and not confirmed are then missing "
+            "A reset deletes any claims in them. Do one of these:\n"
+            "  1. Run this command in the version that wrote the records. It shows the claims, and what a reset would mean.\n"
+            "  2. Use --drop-claims. Records that queries of that version have claimed but not confirmed may then be missing "
             "from the output, or duplicated."
         )
     claimed = [(reset.partition, claim) for reset in resets for claim in reset.claims]
     if claimed and not drop_claims:
         ranges = "".join(
-            f"\n  {partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}, plan {claim.plan}"
-            for partition, claim in claimed
+            f"\n  {partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}" for partition, claim in claimed
         )
         raise ClaimsInTheWay(
             f"Nothing was reset, because these ranges are claimed and not confirmed:{ranges}\n"
-            "A reset deletes the claims. Then the queries of these streams skip the ranges when they restart. Only the "
-            "checkpoints of these streams show whether the records reached the output. Do one of these:\n"
-            "  1. Restart these queries. Reset when `groupkafka claims` no longer lists anything.\n"
-            "  2. Use --drop-claims. Records below the new offsets are then missing from the output unless they had reached it. "
-            "Records above the new offsets are duplicated if they had reached it."
+            "A reset deletes the claims, so the queries of these streams skip the ranges after a restart. Only their checkpoints "
+            "show whether the records reached the output. Do one of these:\n"
+            "  1. Restart these queries. Reset when `groupkafka claims` lists nothing any more.\n"
+            "  2. Use --drop-claims. If the records reached the output, those above the new offsets are duplicated. If not, "
+            "those below the new offsets are missing."
         )
     view = admin.describe(group)
     refuse_active(view)
     refuse_sink(view)
     current = {found.partition: (found.committed, found.open + found.owed) for found in view.partitions}
     if any(current.get(reset.partition, (None, ())) != (reset.current, reset.claims) for reset in resets):
-        raise OffsetsInTheWay(f"Nothing was reset. The group {group} has changed since the plan was made: run it again.")
+        raise OffsetsInTheWay(
+            f"Nothing was reset. The group {group} has changed since this command described it. Run the command again."
+        )
     admin.alter_offsets(group, {reset.partition: reset.new for reset in resets})
 
 
@@ -262,14 +265,14 @@ def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool)
 
 
 def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
-    """Print the plan of `groupkafka reset-offsets`, and the claims that it would delete."""
+    """Print the offsets that `groupkafka reset-offsets` would set, and the claims that it would delete."""
     print_moves(resets, console)
     for reset in resets:
         for claim in reset.claims:
             offsets = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
-            console.print(Text(f"claimed, and deleted by a reset: {offsets}: stream {claim.stream}, plan {claim.plan}"))
+            console.print(Text(f"a reset deletes this claim: {offsets}: stream {claim.stream}"))
     for line in other_format_lines({reset.partition: reset.other_format for reset in resets if reset.other_format is not None}):
-        console.print(Text(f"not readable, and deleted by a reset: {line}"))
+        console.print(Text(f"a reset deletes this record, which may contain claims: {line}"))
 
 
 def print_moves(resets: Iterable[OffsetReset], console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Adds the options that several commands share, and makes the client settings from them."""
+"""Defines the options that several commands share, and turns them into client settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def group_options(command: Command) -> Command:
-    """Add the options of every command about a group: the brokers, the group, and a file with client settings."""
+    """Add the options of a command about a group: the brokers, the group, and a file with client settings."""
     return _about(
         click.option(
             "--group", required=True, metavar="GROUP", callback=_name, help="The consumer group: kafka.group.id of its queries."
@@ -30,10 +30,10 @@ def topic_options(command: Command) -> Command:
 
 
 def query_options(command: Command) -> Command:
-    """Add the options of a command about a query that writes: the brokers, the query, and a file with client settings."""
-    query = click.option("--query", metavar="ID", help="The query's id, as the file metadata of its checkpoint has it.")
+    """Add the options of a command about a query's sink: the brokers, the query, and a file with client settings."""
+    query = click.option("--query", metavar="ID", help="The query's id, from the file metadata of its checkpoint.")
     checkpoint = click.option(
-        "--checkpoint", metavar="PATH", help="Or the query's checkpointLocation: a path, or a URI such as s3://..."
+        "--checkpoint", metavar="PATH", help="Instead of --query: the checkpointLocation, a path or a URI such as s3://..."
     )
     return _about(lambda command: query(checkpoint(command)), command)
 
@@ -55,11 +55,11 @@ def _about(name_option: Callable[[Command], Command], command: Command) -> Comma
 
 
 def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
-    """Refuse a name that no group or topic can have. A name that is not UTF-8 would make librdkafka abort the process."""
+    """Refuse a name that no group or topic can have: with a name that is not UTF-8, librdkafka would abort the process."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise click.BadParameter("the name is not UTF-8.") from None
+        raise click.BadParameter("the name is not valid UTF-8.") from None
     if not name.strip():
         raise click.BadParameter("the name is empty.")
     return name
@@ -72,13 +72,13 @@ def json_option(command: Command) -> Command:
 
 def execute_option(command: Command) -> Command:
     """Add the option `--execute`."""
-    return click.option("--execute", is_flag=True, help="Do it. Without this option the plan is shown and nothing is changed.")(
+    return click.option("--execute", is_flag=True, help="Do it. Without this option the command only shows what it would do.")(
         command
     )
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return librdkafka's settings for a client of these brokers, including the settings in the file.
+    """Return librdkafka's settings for a client of these brokers, with the settings of the file.
 
     Raises:
         OptionError: The file cannot be read, or a setting is wrong.

@@ -1,6 +1,11 @@
-"""Groups in which the sink keeps what it has written. An offset there is the number of a micro-batch, and not a position."""
+"""Recognises groups in which the sink keeps its progress, and returns what it keeps there.
+
+The offset of such a commit is a number of a micro-batch, or 1. It is not a position in a log, so the partition has no lag.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.cli.as_json import Json, iso_or_none
@@ -10,17 +15,47 @@ from spark_groupsource.sink.names import reach_group
 from spark_groupsource.sink.recognised import kind_of, own_mark
 
 OF_A_SINK = (
-    'is of a query that writes (format("groupkafka")). Its offsets say what it has written, and are no positions of a reader'
+    'belongs to the sink of a query (writeStream.format("groupkafka")). Its offsets are not positions of a reader, so they have '
+    "no lag"
 )
 
 
+def kept_by_sink(seen: PartitionView) -> bool:
+    """Return whether the sink committed this partition's offset, so that it is not the position of a reader."""
+    return kind_of(seen.metadata) is not None
+
+
+def read_part(view: GroupView) -> GroupView | None:
+    """Return the group without the partitions on which a sink keeps its progress; `None` if it keeps it on all of them."""
+    read = tuple(seen for seen in view.partitions if not kept_by_sink(seen))
+    return replace(view, partitions=read) if read or not view.partitions else None
+
+
+def lag_in(seen: PartitionView) -> int | None:
+    """Return a partition's lag; `None` if it is not known, or if the sink committed the offset."""
+    return None if kept_by_sink(seen) else seen.lag
+
+
+def lag_unknown_in(seen: PartitionView) -> bool:
+    """Return whether a partition has a lag, but it is not known."""
+    return seen.lag_unknown and not kept_by_sink(seen)
+
+
+def position_in(seen: PartitionView) -> int | None:
+    """Return where the group's queries continue in a partition; `None` if not known, or if the sink committed the offset."""
+    return None if kept_by_sink(seen) else seen.position
+
+
 def sink_batch(seen: PartitionView) -> int | None:
-    """Return the micro-batch of the token that is committed on a partition; `None` if it is no token."""
+    """Return the last micro-batch that the sink has written, if that is committed on this partition, else `None`."""
     return seen.committed - 1 if seen.committed is not None and kind_of(seen.metadata) == "token" else None
 
 
-def json_mark(seen: PartitionView) -> Json | None:
-    """Return the mark that is committed on a partition; `None` if it is none. Fields that cannot be read are `None`."""
+def json_transaction(seen: PartitionView) -> Json | None:
+    """Return what a task of the sink has noted about its transaction, if that is committed on this partition, else `None`.
+
+    If this version cannot read the note, its fields are `None`.
+    """
     if kind_of(seen.metadata) != "mark":
         return None
     mark = own_mark(seen.metadata)
@@ -35,7 +70,7 @@ def json_mark(seen: PartitionView) -> Json | None:
 
 
 def sink_lines(view: GroupView) -> list[str]:
-    """Return a line for each token and each mark of the group: on which partition it is, and what it says."""
+    """Return a line for each partition on which the sink keeps something, with what it keeps there."""
     return [
         f"{printable(str(seen.partition))}: {text}" for seen in view.partitions if (text := _text(view.group, seen)) is not None
     ]
@@ -48,26 +83,26 @@ def _text(group: str, seen: PartitionView) -> str | None:
     if kind_of(seen.metadata) != "mark":
         return None
     if (reach := reach_group(group)) is not None:
-        return f"a task with a number below {reach[1]} has left a mark"
+        return f"a task with a number below {reach[1]} has begun to write"
     mark = own_mark(seen.metadata)
     if mark is None:
-        return "may have a transaction open; this version cannot read by whom"
+        return "a task may have a transaction open; this version cannot read which process runs it"
     if mark.open is None:
-        return "has no transaction open"
+        return "no transaction is open"
     opener = mark.open
-    return f"may have a transaction open, since {iso_or_none(opener.at)}, of process {opener.pid} on {opener.host}"
+    return f"process {opener.pid} on {opener.host} may have a transaction open, since {iso_or_none(opener.at)}"
 
 
 def refuse_sink(view: GroupView) -> None:
-    """Refuse to write offsets of a group in which the sink keeps what it has written.
+    """Refuse to write offsets of a group in which the sink keeps its progress.
 
     Raises:
-        OffsetsInTheWay: The group has tokens or marks.
+        OffsetsInTheWay: The sink keeps something in the group.
     """
     if lines := sink_lines(view):
-        tokens = "".join(f"\n  {line}" for line in lines)
+        kept = "".join(f"\n  {line}" for line in lines)
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {view.group} {OF_A_SINK}:{tokens}\n"
-            "Without them the query cannot know what it has written. Check the group's name. To write everything again, start "
-            "the query with a new checkpoint."
+            f"Nothing was changed. The group {view.group} {OF_A_SINK}. It holds:{kept}\n"
+            "Without these offsets, the query could no longer tell which rows it has written. Check the group's name (--group). "
+            "To write everything again, start the query with a new checkpoint."
         )

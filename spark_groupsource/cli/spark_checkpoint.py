@@ -1,7 +1,7 @@
-"""Finds the micro-batch and the offsets to migrate in a checkpoint of Spark's own Kafka source. Pure.
+"""Chooses the micro-batch and the offsets to migrate from a checkpoint of Spark's own Kafka source. Pure.
 
-The offset of Spark's Kafka source (KafkaSourceOffset) is `{topic:{partition:offset}}`. Each offset is the first one that is not
-part of the micro-batch.
+Spark's Kafka source writes an offset as `{topic:{partition:offset}}` (KafkaSourceOffset). Each offset is the first one after the
+micro-batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_groupsource.options.values import TOPIC_NAME, offsets_value
 from spark_groupsource.partition import TopicPartition
 
 NO_OFFSET = "-"
-"""The line of a source that has no offset yet."""
+"""The line of a source without an offset yet."""
 
 REREAD = "reread"
 """The value of `--uncommitted` with which the new query reads the last micro-batch again."""
@@ -27,7 +27,7 @@ SKIP = "skip"
 
 
 class LastBatches(NamedTuple):
-    """The newest micro-batch of the commit log, and the newest one of the offset log."""
+    """The last micro-batch in the commit log, and the last one in the offset log."""
 
     committed: int
     planned: int
@@ -46,12 +46,15 @@ def last_batches(offsets: Collection[int], commits: Collection[int]) -> LastBatc
     if not commits:
         raise OffsetError(
             "The checkpoint has no committed micro-batch, so there is nothing to migrate. Run the old query until it has "
-            "committed one. If it has written nothing yet, start the groupkafka query with the startingOffsets of the old query "
-            "instead."
+            "committed one. Or, if it has written nothing yet, start the groupkafka query with the old query's startingOffsets."
         )
     committed = max(commits)
     if committed not in offsets:
-        raise OffsetError(f"The checkpoint is incomplete: it has a file commits/{committed}, but no offsets/{committed}.")
+        raise OffsetError(
+            f"The checkpoint is incomplete: it has the file commits/{committed}, but not offsets/{committed}, so the offsets of "
+            "its last micro-batch are not known. Nothing was changed. Restore the missing file, or start the groupkafka query "
+            "with startingOffsets."
+        )
     return LastBatches(committed, max(offsets))
 
 
@@ -60,7 +63,7 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
 
     Args:
         last: the last micro-batches of the checkpoint.
-        uncommitted: what to do with a micro-batch that was not committed: `reread`, `skip`, or `None` if the user has not said.
+        uncommitted: what to do with a micro-batch that was not committed: `reread`, `skip`, or `None` if the user did not choose.
 
     Raises:
         UncommittedBatch: There is such a micro-batch, and `uncommitted` is `None`.
@@ -72,20 +75,20 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     first = last.committed + 1
     batches = f"Micro-batch {last.planned} was" if first == last.planned else f"Micro-batches {first} to {last.planned} were"
     raise UncommittedBatch(
-        f"{batches} planned but not committed: the query was stopped in the middle. Its output may have all, some or none of "
-        "these records. Nothing was changed. Do one of these:\n"
-        "  1. Restart the old query on this checkpoint until it has finished them (with trigger(availableNow=True) it stops by "
-        "itself). Then migrate. No record is lost or duplicated.\n"
+        f"{batches} begun but not committed, because the query was stopped in the middle. Its output may have all, some or none "
+        "of these records. Nothing was changed. Do one of these:\n"
+        "  1. Restart the old query on this checkpoint until it has finished them. With trigger(availableNow=True) it then "
+        "stops. Then migrate. No record is lost or duplicated.\n"
         "  2. Check which of these records the output has.\n"
         f"     None: use --uncommitted {REREAD}. The groupkafka query reads them.\n"
         f"     All: use --uncommitted {SKIP}. The groupkafka query continues after them. (Spark's file sink has all of them if "
         f"there is a file _spark_metadata/{last.planned} or _spark_metadata/{last.planned}.compact.)\n"
-        f"     Some: with {REREAD} these are duplicated, with {SKIP} the others are lost."
+        f"     Some: {REREAD} duplicates these records, and {SKIP} loses the others."
     )
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
-    """Return the end of each partition (exclusive) if the text is an offset of Spark's own Kafka source, else `None`."""
+    """Return the offset after the last record of each partition if Spark's own Kafka source wrote this text, else `None`."""
     try:
         offsets = offsets_value()(text)
     except ValueError:
@@ -112,7 +115,9 @@ def choose_source(lines: Mapping[str, str], chosen: str | None) -> tuple[str, di
     listed = "".join(f"\n  --source {source}  {', '.join(_topics(offsets))}" for source, offsets in kafka.items())
     if chosen is not None:
         if chosen not in kafka:
-            raise OptionError(f"--source {chosen}: this is not a Kafka source with offsets. These are:{listed or ' none'}")
+            raise OptionError(
+                f"--source {chosen} is not a Kafka source with offsets. The query's Kafka sources:{listed or ' none'}"
+            )
         return chosen, kafka[chosen]
     if not kafka:
         raise OffsetError(_what_else(lines))
@@ -129,12 +134,18 @@ def _what_else(lines: Mapping[str, str]) -> str:
     for line in lines.values():
         if (group := _group_of_ours(line)) is not None:
             return (
-                f"This is the checkpoint of a groupkafka query in the consumer group {group!r}: there is nothing to migrate. To "
-                "continue, start a groupkafka query on this checkpoint with kafka.group.id set to that group."
+                f"This is the checkpoint of a groupkafka query in the consumer group {group!r}, so there is nothing to migrate. "
+                "To continue, start a groupkafka query on this checkpoint with kafka.group.id set to that group."
             )
     if all(line == NO_OFFSET for line in lines.values()):
-        return "The checkpoint's last micro-batch has no offset of any source, so there is nothing to migrate."
-    return "The checkpoint has no offsets of Spark's Kafka source: its query reads from another source."
+        return (
+            "The last micro-batch of the checkpoint has no offset of any source, so there is nothing to migrate. Start the "
+            "groupkafka query with the old query's startingOffsets."
+        )
+    return (
+        "The checkpoint has no offsets of Spark's Kafka source, because its query reads from another source. Nothing was "
+        "changed. Check the path (--checkpoint)."
+    )
 
 
 def _group_of_ours(line: str) -> str | None:

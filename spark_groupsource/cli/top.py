@@ -1,4 +1,4 @@
-"""`groupkafka top`: watches a group, and shows its rates and events."""
+"""`groupkafka top`: watches a group and shows its members, partitions, rates and events."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from spark_groupsource.cli.describe import claimed_sizes, json_group, lag_and_cl
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
 from spark_groupsource.cli.render import NUMBERS, console_for, count, make_table, member_names, name_in, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
-from spark_groupsource.cli.sink_groups import sink_lines
+from spark_groupsource.cli.sink_groups import lag_in, lag_unknown_in
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_EVENTS = 12
-"""The most events that the live view shows."""
+"""How many events the live view shows at most."""
 
 MOST_DELAYING = 3
-"""The most ranges that hold a committed offset back that the live view shows."""
+"""How many claims at which a committed offset stays the live view shows at most."""
 
 
 @click.command()
@@ -49,18 +49,18 @@ MOST_DELAYING = 3
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="The time between two questions to the brokers.",
+    help="How often to ask the brokers.",
 )
 @json_option
 def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
     """Watch a group until Ctrl-C: members, partitions, lag, rates and events.
 
-    Events are members that join and leave, partitions that move, and claims that a query left behind. On a terminal the view is
-    live. In a file or a pipe, a line for each event and then a line for the group are written every --interval seconds. With
-    --json that is one JSON object on a line.
+    Events are members that join or leave, partitions that move, and claims that a query leaves behind. On a terminal the view is
+    live. In a file or a pipe, top writes a line for each event and a line for the group every --interval seconds. With --json it
+    writes one JSON object on each line.
 
-    If the brokers do not answer, top shows that and asks again. While a group of the classic protocol rebalances, its coordinator
-    does not return which member has which partition.
+    If the brokers do not answer, top shows that and asks again. While a group with the classic protocol rebalances, its
+    coordinator does not show which member has which partition.
 
     \b
     PRODUCED/S   offsets per second by which the partition's end moves
@@ -76,7 +76,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
         groups = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
         show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
         if console.is_terminal and not as_json:
-            # This way the view also restores the terminal on SIGTERM.
+            # Exit through an exception, so that the view restores the terminal on SIGTERM, too.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
             show = ends.enter_context(LiveView(console))
         watch(groups.describe, group, show, interval)
@@ -84,7 +84,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The group at one moment. If the brokers did not answer, `trouble` has the reason, and the other fields are older."""
+    """The group at one moment. If the brokers did not answer, `trouble` is the reason, and the other fields are older."""
 
     group: str
     at: datetime
@@ -102,7 +102,7 @@ class Show(Protocol):
 
 
 def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
-    """Describe the group every `interval_s` seconds, forever, and show each answer, or that no broker answers.
+    """Describe the group every `interval_s` seconds, forever, and show each answer, or that the brokers do not answer.
 
     Raises:
         AuthenticationFailed: The brokers refuse the login.
@@ -144,7 +144,7 @@ class JsonLines:
 
 
 class PlainLines:
-    """Writes one line for each snapshot and each event, and at first a line for each member with its partitions."""
+    """Writes a line for each snapshot and each event. It begins with a line for each member and its partitions."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -170,7 +170,7 @@ class PlainLines:
 
 
 class LiveView:
-    """Fills the terminal with a view that is drawn twice a second and at each snapshot, and restores its content at the end."""
+    """Fills the terminal with a live view, redrawn twice a second and with each snapshot. Restores the terminal at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -216,11 +216,11 @@ def live_parts(snapshot: Snapshot, events: list[str], width: int, height: int, n
             more = len(delaying) - MOST_DELAYING
             parts.append(Text(f"and {count(more, 'more such range')}; see groupkafka claims", style="dim"))
     if view.differences:
-        line = f"members and coordinator differ in {count(len(view.differences), 'partition')}; see groupkafka describe"
+        line = f"members and coordinator disagree about {count(len(view.differences), 'partition')}; see groupkafka describe"
         parts += [Text(), Text(line, no_wrap=True, overflow="ellipsis")]
     used = len(parts) + len(view.members)
     if events:
-        # Show only the newest events if not all of them fit together with a few partitions.
+        # Leave room for a few partitions: show only the newest events that fit.
         room = max(3, min(len(events), height - used - min(len(view.partitions), 8) - 4))
         parts += [Text(), *(Text(printable(event), no_wrap=True, overflow="ellipsis") for event in events[-room:])]
         used += 1 + min(room, len(events))
@@ -234,13 +234,11 @@ def _summary(view: GroupView, rates: Rates) -> str:
         f"{view.state}, {count(len(view.members), 'member')}, partitions {len(view.partitions)}, {lag_and_claims(view)}, "
         f"produced {produced}/s, committed {committed}/s"
     )
-    if sink_lines(view):
-        summary += ", of a query that writes: no positions of a reader"
     if view.differences:
-        summary += f", members and coordinator differ in {count(len(view.differences), 'partition')}"
+        summary += f", members and coordinator disagree about {count(len(view.differences), 'partition')}"
     if unread := view.other_formats:
         formats = ", ".join(str(version) for version in sorted(set(unread.values())))
-        summary += f", {len(unread)} in format {formats}: not readable by this version; see groupkafka claims"
+        summary += f", {len(unread)} in format {formats}, which this version cannot read; see groupkafka claims"
     return summary
 
 
@@ -250,7 +248,7 @@ def _members(view: GroupView, rates: Rates) -> Table:
     for member in view.members:
         owned = [partition for partition in view.partitions if partition.partition in member.partitions]
         speed = [rates.committed[partition.partition] for partition in owned if partition.partition in rates.committed]
-        lag = None if any(partition.lag_unknown for partition in owned) else sum(partition.lag or 0 for partition in owned)
+        lag = None if any(map(lag_unknown_in, owned)) else sum(lag_in(partition) or 0 for partition in owned)
         cells = (len(owned), lag, round(sum(speed), 1) if speed else None)
         table.add_row(Text(printable(names[member.member_id])), *(Text(number(cell)) for cell in cells))
     return table
@@ -263,10 +261,10 @@ _LEFT_OUT: Sequence[frozenset[str]] = (
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER"}),
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER", "IN FLIGHT", "HELD"}),
 )
-"""The columns to leave out on a narrow terminal, the fewest first."""
+"""The columns to drop on a narrow terminal, the fewest first."""
 
 _NAME_WIDTH = 12
-"""The width to which a name may be cut before another column is left out."""
+"""The width to which a name may be cut before another column is dropped."""
 
 
 def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
@@ -287,7 +285,7 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the text, cut in the middle if it is too long, because names differ at their ends."""
+    """Return the text, shortened in the middle if it is too long, because names usually differ at their ends."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2
@@ -295,15 +293,15 @@ def _cut(text: str, width: int) -> str:
 
 
 def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Text | Table]:
-    """Return a table of the partitions. If not all fit, show those whose lag is not known, and those with the highest lag."""
+    """Return a table of the partitions. If not all fit, show those with an unknown lag first, then those with the highest lag."""
     shown = list(view.partitions)
     if len(shown) > room:
-        shown = sorted(shown, key=lambda partition: (not partition.lag_unknown, -(partition.lag or 0)))[: room - 1]
+        shown = sorted(shown, key=lambda partition: (not lag_unknown_in(partition), -(lag_in(partition) or 0)))[: room - 1]
     names = member_names(view)
     rows = []
     for row in shown:
         speeds = (rates.produced.get(row.partition), rates.committed.get(row.partition))
-        cells = (row.partition.partition, row.committed, row.end, row.lag, *claimed_sizes(view, row), *speeds)
+        cells = (row.partition.partition, row.committed, row.end, lag_in(row), *claimed_sizes(view, row), *speeds)
         member = printable(name_in(names, row.member, "-"))
         rows.append((printable(row.partition.topic), *map(number, cells), member))
     columns = _columns(rows, width)
@@ -313,7 +311,7 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
     for texts in rows:
         table.add_row(*(Text(_cut(texts[place], needed)) for place, needed in columns.items()))
     hidden = len(view.partitions) - len(shown)
-    return [table, Text(f"and {hidden} more, with no more lag", style="dim")] if hidden else [table]
+    return [table, Text(f"and {hidden} more, with the same lag or less", style="dim")] if hidden else [table]
 
 
 def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:

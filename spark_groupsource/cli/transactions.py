@@ -1,4 +1,4 @@
-"""`groupkafka transactions`: what open transactions of a sink hold back in a topic, and who has them."""
+"""`groupkafka transactions`: shows which records of a topic open transactions hide, and which tasks may have them open."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS, TR
 from spark_groupsource.partition import listed
 
 ENDS = f"""\
-What ends it:
-  1. A query that runs: each task commits when it has written its rows. Run this command again. If STABLE has moved, all is well.
-  2. A query that has stopped: start it again on its checkpoint. Its first micro-batch ends what it has left open.
-  3. Or wait for kafka.transaction.timeout.ms of the query: {TRANSACTION_TIMEOUT_MS // 1000} s by default, and \
-{LONGEST_TRANSACTION_MS // 1000} s for a task that was tried again.
-     Then the brokers end it. Its rows are never visible; the query writes them when it is started again."""
+What ends an open transaction:
+  1. If the query is running: each task commits when it has written its rows. Run this command again. If STABLE has moved, there
+     is nothing to do.
+  2. If the query has stopped: restart it on its checkpoint. Its first micro-batch aborts the transactions that it left open.
+  3. Or wait for the query's kafka.transaction.timeout.ms: {TRANSACTION_TIMEOUT_MS // 1000} s by default, and \
+{LONGEST_TRANSACTION_MS // 1000} s for a task that Spark has retried.
+     Then the brokers abort the transaction. Its rows never become visible; the query writes them again after you restart it."""
 
 KAFKAS_OWN = """\
-A task leaves a mark before it writes, and the mark stays when the transaction has ended.
-Kafka's own tool shows the transactions that are open:
+Each task notes that it begins to write, and the note stays after its transaction has ended, so this list may be too long.
+Kafka's own tool shows which transactions are open:
   kafka-transactions.sh --bootstrap-server {servers} list
   kafka-transactions.sh --bootstrap-server {servers} describe --transactional-id ID"""
 
 NOBODY = """\
-No task of a sink has left a mark{prefix}. So another producer has the transaction, or this user may not see the mark:
-Brokers show the groups only that this user may describe."""
+No task of a sink{prefix} has noted that it writes. Another producer has the transaction open, or this user may not describe
+the sink's groups, so the brokers do not show them."""
 
 
 @click.command()
@@ -45,20 +46,20 @@ Brokers show the groups only that this user may describe."""
 @click.option("--prefix", metavar="PREFIX", help="Only queries with this transactionalIdPrefix.")
 @json_option
 def transactions(bootstrap_server: str, topic: str, command_config: Path | None, prefix: str | None, as_json: bool) -> None:
-    """Show what a sink's open transactions hold back in a topic, who has them, and what ends them.
+    """Show which records of a topic open transactions hide, which tasks may have them open, and what ends them.
 
-    Readers with isolation.level=read_committed see nothing behind an open
-    transaction, of whoever wrote it.
+    Consumers with isolation.level=read_committed see no record after an open
+    transaction, no matter which producer wrote it.
 
     \b
-    STABLE       the last stable offset: these readers get no further
+    STABLE       the last stable offset, up to which these consumers can read
     END          the end of the partition (high watermark)
     NOT VISIBLE  END minus STABLE
 
-    If something is held back, the tasks of queries that may have a
-    transaction open follow, the newest first: the transactional id, the run,
-    the process, since when by the clock of its machine, and the newest
-    micro-batch that the task has finished.
+    If records are hidden, the command lists the tasks of sinks that may have a
+    transaction open, the newest first: the transactional id, the run, the
+    process, when it began by the clock of its machine, and the last
+    micro-batch that the task finished.
 
     \b
     Example:
@@ -119,10 +120,10 @@ def _print(
     hiding = [visible for visible in seen if visible.hidden]
     name = printable(topic)
     if silent:
-        console.print(Text(f"The leaders of {listed(silent)} do not answer, so nothing is known of these partitions."))
+        console.print(Text(f"The leaders of {listed(silent)} do not answer, so these partitions are not shown."))
     if not hiding:
         where = " in the other partitions" if silent else f" in its {len(seen)} partitions"
-        console.print(Text(f"topic {name}: no open transaction holds anything back{where}."))
+        console.print(Text(f"topic {name}: no open transaction hides any record{where}."))
         return
     table = make_table(("PARTITION", "STABLE", "END", "NOT VISIBLE"), terminal=console.is_terminal)
     for visible in hiding:
@@ -131,7 +132,7 @@ def _print(
         )
     print_table(table, console)
     count = sum(visible.hidden or 0 for visible in hiding)
-    console.print(Text(f"topic {name}: {count} offsets are written, and not visible yet to readers of committed records"))
+    console.print(Text(f"topic {name}: {count} offsets are written, but not visible to read_committed consumers yet"))
     _print_openers(topic, found, prefix, console, now)
     console.print()
     console.print(Text(ENDS))
@@ -146,24 +147,22 @@ def _print_openers(topic: str, found: Openers, prefix: str | None, console: Cons
     if not found.candidates:
         console.print(Text(NOBODY.format(prefix="" if prefix is None else f" with the prefix {printable(prefix)}")))
     if on_topic:
-        console.print("Who may have a transaction open, the newest first:")
+        console.print("These tasks may have a transaction open, the newest first:")
         _print_candidates(on_topic, console, now)
     if elsewhere:
-        console.print("Marks on other topics. These tasks have written here only if their rows name their topics:")
+        console.print("These tasks began with another topic. They have written to this one only if their rows name their topics:")
         _print_candidates(elsewhere, console, now)
     for group in found.unreadable:
-        text = "another client, or another version of this package, has written there, so it says nothing here"
+        text = "written by another client or another version of this package, so this version cannot read it"
         console.print(Text(f"group {printable(group)}: {text}"))
 
 
 def _print_candidates(candidates: Sequence[Candidate], console: Console, now: datetime) -> None:
     for candidate in candidates:
-        batch = (
-            "no micro-batch is known to be finished" if candidate.batch is None else f"micro-batch {candidate.batch} is finished"
-        )
+        batch = "no finished micro-batch is known" if candidate.batch is None else f"micro-batch {candidate.batch} is finished"
         console.print(Text(f"  {printable(candidate.transactional_id)}"))
         console.print(
             Text(f"    query {candidate.names.query}, run {candidate.run or 'not known'}, task {candidate.task}: {batch}")
         )
-        host, since = candidate.opener.host or "a host without a name", time_and_age(candidate.opener.at, now)
+        host, since = candidate.opener.host or "a host with no name", time_and_age(candidate.opener.at, now)
         console.print(Text(f"    process {candidate.opener.pid} on {host}, since {since}"))

@@ -1,4 +1,4 @@
-"""Finds out how much of each partition is hidden from `read_committed` consumers by open transactions."""
+"""Measures how many offsets of each partition open transactions hide from `read_committed` consumers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Visibility(NamedTuple):
 
     @property
     def hidden(self) -> int | None:
-        """The number of offsets that are written but not visible yet; `None` if it is not known."""
+        """How many offsets are written but not visible yet; `None` if that is not known."""
         return None if self.stable is None or self.end is None else max(0, self.end - self.stable)
 
 
@@ -72,14 +72,14 @@ def visibility(uncommitted: Topics, committed: Topics, partitions: Collection[To
         NotAuthorized: The user may not describe a topic.
         AuthenticationFailed: The brokers refuse the login.
     """
-    # Keep this order, so that a record that is written between the two requests does not seem to be in an open transaction.
+    # Ask for the ends first. Otherwise a record written between the two requests would seem to be in an open transaction.
     ends = all_ends(uncommitted, partitions)
     stable = all_ends(committed, partitions)
     return [Visibility(partition, stable.get(partition), ends.get(partition)) for partition in sorted(set(partitions))]
 
 
 def all_ends(topics: Topics, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end of each partition (exclusive). Leaders that do not answer within CHECK_STEP_S are left out.
+    """Return the end of each partition (exclusive), without partitions whose leader does not answer within CHECK_STEP_S.
 
     Raises:
         NotAuthorized: The user may not describe a topic.

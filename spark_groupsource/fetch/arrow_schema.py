@@ -1,7 +1,7 @@
 """Defines the columns of a Kafka record as Arrow types, and checks batches against a schema.
 
-If the user gives no schema, the columns are those of Spark's own Kafka source (`KafkaRecordToRowConverter`). Otherwise
-spark/columns.py makes the Arrow schema: each field has the name of a column of this module, in upper or lower case, and `key` and
+Without a schema of the user, the columns are those of Spark's own Kafka source (`KafkaRecordToRowConverter`). Otherwise
+spark/columns.py makes the Arrow schema. Each field has the name of a column of this module, in upper or lower case, and `key` and
 `value` are binary or string.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-"""The type of the column `headers`. Spark names the values of an array `element`; Arrow's own default is `item`."""
+"""The type of the column `headers`. Spark names the values of an array `element`, while Arrow's default is `item`."""
 
 LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
 """The largest timestamp in ms that fits into Spark's 64 bits of µs; its negative is the smallest. See `contract.fetch`."""
@@ -38,7 +38,7 @@ def arrow_schema(include_headers: bool) -> pa.Schema:
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Return the record's column for each field, in lower case: `timestamptype`, for example."""
+    """Return the name of the record's column for each field, in lower case, such as `timestamptype`."""
     return [name.lower() for name in schema.names]
 
 
@@ -49,7 +49,7 @@ def has_not_null(schema: pa.Schema) -> bool:
 
 
 def null_not_allowed(batch: pa.RecordBatch) -> str | None:
-    """Return the first column that has a null although its field is not nullable, or None if there is none.
+    """Return the first column that has a null but must not have one; None if there is no such column.
 
     Kafka allows a null as key, as value and as the value of a header, and Spark shows a record without headers as null.
     """
@@ -64,8 +64,8 @@ def null_not_allowed(batch: pa.RecordBatch) -> str | None:
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return binary values as `kind`, which is binary or string. The bytes are neither copied nor checked to be UTF-8.
+    """Return binary values as `kind`, which is binary or string, without copying the bytes or checking that they are UTF-8.
 
-    Spark does the same for `CAST(value AS STRING)`: its strings may have any bytes.
+    Spark's `CAST(value AS STRING)` does the same: its strings may contain any bytes.
     """
     return pa.Array.from_buffers(kind, len(column), column.buffers(), column.null_count)

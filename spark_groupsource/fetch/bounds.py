@@ -1,4 +1,4 @@
-"""Requests to a partition's leader for the bounds of its log."""
+"""Asks a partition's leader for the bounds of its log, the offsets where the log starts and ends."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S, cut_believed_after_s
 
 BOUNDS_FIRST_WAIT_S = 1.0
-"""The timeout of the first request for a log's bounds. One that times out is sent again with twice the time, for a broker that
-is slow."""
+"""The timeout of the first request for a log's bounds. A request that times out is repeated with twice the timeout, because the
+broker may be slow."""
 
 BOUNDS_SHORTEST_WAIT_S = 0.05
-"""The shortest such timeout, when the task's own time is nearly over."""
+"""The shortest such timeout, used when the task's own time is nearly over."""
 
 BOUNDS_BETWEEN_TRIES_S = 0.25
 """The pause between two of these requests."""
 
 _TRIES = 5
-"""How often a broker has to answer that there is no such topic or partition before that is believed.
+"""How often brokers must answer that a topic or partition does not exist before the task believes it.
 
-The answer may come from a broker that has just started. And librdkafka caches it for some 300 ms.
+A broker that has just started may answer that, too, and librdkafka caches the answer for about 300 ms.
 """
 
 
 class NoAnswer(Exception):
-    """No answer in time, and no reason to fail. `error` is librdkafka's."""
+    """No broker has answered in time, but the task may ask again. `error` is librdkafka's error."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.str())
@@ -47,14 +47,14 @@ def ask_bounds(
     Args:
         consumer: Sends the requests.
         partition: The partition.
-        end: Where the log should end, exclusive. While the answer is below that, the leader is looked up and asked again.
+        end: Where the log should end, exclusive. While the log ends below it, the leader is looked up and asked again.
         timeout_s: The limit for each request, in s.
         doing: What the task is doing; the text of an error begins with it.
-        believe_after_s: How long the log has to end below `end` before that is returned, in s.
+        believe_after_s: For how long the log must have ended below `end` before that is returned, in s.
 
     Raises:
-        NoAnswer: No broker has answered, or the leader that gave a low end could not be confirmed.
-        BrokerError: The brokers refuse, and a later request would be refused, too.
+        NoAnswer: No broker has answered, or no broker has confirmed the leader that returned the low end.
+        BrokerError: The brokers refuse the request, and would refuse it again.
     """
     missing = 0
     cut_since: float | None = None
@@ -73,8 +73,8 @@ def ask_bounds(
             if cut_since is None:
                 cut_since = now
             elif now - cut_since >= believe_after_s:
-                # Without a confirmed leader this may still be the answer of one that was replaced. Records would be given up as
-                # lost that are there.
+                # If the leader is not confirmed, the answer may come from one that was replaced. To believe it would be to give
+                # up records that still exist.
                 if doubt is not None:
                     raise NoAnswer(doubt)
                 return bounds
@@ -85,9 +85,9 @@ def ask_bounds(
 def wait_for_bounds(
     consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str, client: Mapping[str, str]
 ) -> LogBounds | None:
-    """Return what `ask_bounds` does, but ask for up to `timeout_ms`.
+    """Ask for the partition's bounds as `ask_bounds` does, but retry for up to `timeout_ms`.
 
-    Only for a consumer with nothing assigned: it is polled, so that it reports refused credentials.
+    Use this only for a consumer without an assignment: polling, which reports refused credentials, would drop its records.
 
     Args:
         consumer: Sends the requests.
@@ -98,7 +98,7 @@ def wait_for_bounds(
         client: The settings of the consumer.
 
     Raises:
-        BrokerError: The brokers refuse, none has answered in time, or none can be reached at the address that it advertises.
+        BrokerError: The brokers refuse the request, do not answer in time, or cannot be reached at their advertised addresses.
     """
     deadline, unanswered = Deadline(timeout_ms / 1000), Deadline(ADDRESSES_TRIED_AFTER_S)
     believe_after_s = cut_believed_after_s(timeout_ms)
@@ -109,7 +109,7 @@ def wait_for_bounds(
     while True:
         earlier.update(consumer.errors)
         consumer.errors.clear()
-        # An earlier task of this consumer may have exceeded a quota: the brokers do not answer before that is over.
+        # An earlier task of this consumer may have exceeded a quota. The brokers do not answer until the throttling ends.
         timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(consumer.throttling.left_s + wait_s, deadline.left))
         began = time.monotonic()
         try:
@@ -118,9 +118,9 @@ def wait_for_bounds(
             consumer.serve()
             overdue = deadline.over
             if overdue and not consumer.errors:
-                # librdkafka reports some errors every 10 s only, such as a token that cannot be fetched.
+                # librdkafka reports some errors only every 10 s, such as a token that cannot be fetched.
                 consumer.errors.update(earlier)
-            # A broker that stops may interrupt a handshake, which looks like a refusal. Only a second one is accepted.
+            # A broker that stops may interrupt a handshake, which looks like a refusal, so only a second refusal counts.
             if overdue or not is_first:
                 raise_if_refused(consumer, doing)
             if overdue and consumer.throttling.left_s:
@@ -130,21 +130,21 @@ def wait_for_bounds(
             if unanswered.over and not consumer.answered:
                 _refuse_unreachable(client)
         is_first = False
-        # Errors that come at once, such as a refused connection, say nothing about how long an answer may take.
+        # An error that comes immediately, such as a refused connection, does not show that answers take long.
         if time.monotonic() - began >= 0.9 * timeout_s:
             wait_s *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)
 
 
 def _refuse_unreachable(client: Mapping[str, str]) -> None:
-    # A fresh worker pays for what this imports, and needs it only if no broker answers.
+    # Import this only if no broker answers, because the import costs each new worker time.
     from spark_groupsource.brokers.advertised import refuse_unreachable
 
     refuse_unreachable(client)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
-    """Raise the error that the consumer has reported by callback, if it cannot pass, such as refused credentials."""
+    """Raise the error that the consumer reported by callback, unless it is retriable. Refused credentials are not."""
     for error in list(consumer.errors.values()):
         refused = refusal(error, doing)
         if refused is not None:
@@ -152,7 +152,7 @@ def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
 
 
 def _look_up_leader(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
-    """Refresh librdkafka's cache of the partition's leader; return why that failed, or None."""
+    """Refresh librdkafka's cache of the partition's leader. Return the error if that failed, else None."""
     try:
         return consumer.partition_error(partition, timeout_s)
     except KafkaException as failure:
@@ -161,9 +161,9 @@ def _look_up_leader(consumer: FetchConsumer, partition: TopicPartition, timeout_
 
 
 def _raise_unless_deleted(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> None:
-    """Raise, unless a broker confirms that there is no such partition.
+    """Raise an error unless a broker confirms that there is no such partition.
 
-    librdkafka reports the same without the ACL DESCRIBE, and while a broker is starting. No records are lost then.
+    librdkafka also reports an unknown partition if the ACL DESCRIBE is missing, or while a broker starts. Then nothing is lost.
     """
     try:
         error = consumer.partition_error(partition, timeout_s)

@@ -1,4 +1,4 @@
-"""Chooses the reader: the native one, or the pure one with a warning if the native one cannot be used."""
+"""Chooses the reader: the native one, or, with a warning, the pure one if the native one cannot be used."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class InstalledReader(NamedTuple):
-    """The reader that this machine's installation offers, and why it is not the native one."""
+    """The reader that this process can use, and why it is not the native one."""
 
     read: Reader
-    """The function that reads."""
+    """The function that reads a range."""
     name: str
     """`native` or `pure Python`."""
     reason: str | None = None
@@ -35,7 +35,7 @@ class InstalledReader(NamedTuple):
 
 
 def installed_reader() -> InstalledReader:
-    """Return the fastest reader that this process can use, without logging anything."""
+    """Return the fastest reader that this process can use, without a warning."""
     unavailable = why_unavailable()
     if unavailable is None:
         return InstalledReader(native.read, "native")
@@ -51,41 +51,41 @@ def reader() -> Reader:
 
 
 def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
-    """Warn, once in each process, that rows are written by the pure Python producer."""
+    """Warn, once in each process, that the pure Python producer writes the rows."""
     _warn_of_producer(str(unavailable), unavailable.advice)
 
 
 def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
     """Read exactly the records of `[start, end)`, in the order of their offsets.
 
-    Offsets without a record are skipped and do not count as lost: compaction, transaction markers, and aborted records under
-    `read_committed` leave such gaps.
+    Offsets without a record are skipped and do not count as lost, because compaction, transaction markers, and aborted records
+    under `read_committed` leave such gaps.
 
-    A timestamp beyond Spark's range (some 292,000 years before or after 1970) becomes the nearest ms within it. A producer may
-    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here, because its
-    `millisToMicros` refuses to overflow.
+    A timestamp outside Spark's range (some 292,000 years before or after 1970) becomes the nearest millisecond within it. A
+    producer may write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails, because
+    its `millisToMicros` refuses to overflow.
 
     Args:
         range: The range to read.
         settings: How to read.
 
     Yields:
-        Batches with the schema of the settings. None of them is empty, so an empty range yields nothing.
+        Batches with the schema of the settings. No batch is empty, so an empty range yields nothing.
 
     Returns:
         See `Records`.
 
     Raises:
-        DataLossError: `fail_on_data_loss` is set and records of the range are lost. They were deleted, or cut off, or their
-            topic or partition was deleted.
+        DataLossError: `fail_on_data_loss` is set, and records of the range are lost: they, or their topic or partition, were
+            deleted, or the log was cut off.
         AuthenticationFailed: The brokers refuse the credentials.
         NotAuthorized: An ACL is missing.
         BrokerUnavailable: No broker answers within `poll_timeout_ms`.
         BrokerError: The range cannot be read for another reason, such as no progress within `poll_timeout_ms`.
         OptionError: librdkafka refuses the client settings.
-        SchemaError: A record has a null in a column that the schema says is not nullable.
+        SchemaError: A record has a null in a column that the schema declares as NOT NULL.
 
-    No error text shows a secret.
+    No error shows a secret.
     """
     return reader()(range, settings)
 
@@ -93,8 +93,8 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
 def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
     """Read exactly the records of several ranges of different partitions, in the order of offsets within each partition.
 
-    The native reader reads them at the same time, and may put the records of several ranges into one batch. The pure reader reads
-    one range after the other. Errors are those of `fetch`, and name the partition.
+    The native reader reads the ranges at the same time, and may put records of several ranges into one batch. The pure reader
+    reads one range after the other. Errors are those of `fetch`, and name the partition.
 
     Args:
         ranges: The ranges to read, which should be small.
@@ -113,13 +113,13 @@ def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Itera
 def warn_on_driver() -> None:
     """Warn at the start of a query if the driver's installation has no native reader.
 
-    The driver reads no records, but the executors often have the same installation, and few people read their logs.
+    The driver reads no records, but the executors often have the same installation, and few users read their logs.
     """
     found = installed_reader()
     if found.reason is not None:
         log.warning(
-            "The driver's installation has no native reader: %s. Executors with the same installation use the %s reader: the "
-            "rows are the same, but header keys are cut off at the first NUL, and reading is several times slower. To use the "
+            "The driver's installation has no native reader: %s. Executors with the same installation use the %s reader. Its "
+            "rows are the same, except that header keys are cut off at the first NUL, but it is several times slower. To use the "
             "native reader, on the driver and on every executor: %s.",
             found.reason,
             found.name,
@@ -129,10 +129,10 @@ def warn_on_driver() -> None:
 
 @functools.cache
 def _warn(reason: str, advice: str | None) -> None:
-    """Warn, once in each process for each reason, that records are read by the pure Python reader."""
+    """Warn, once in each process for each reason, that the pure Python reader reads the records."""
     log.warning(
-        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but "
-        "header keys are cut off at the first NUL, and reading is several times slower. To use the native reader: %s.",
+        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
+        "that header keys are cut off at the first NUL, but reading is several times slower. To use the native reader: %s.",
         reason,
         advice,
     )

@@ -1,10 +1,10 @@
 """Lends consumers to tasks, and keeps them from task to task: one for each kind of consumer and set of client settings.
 
-Spark uses a Python worker for many tasks. A kept consumer saves the time to connect a new one, which is 30 to 65 ms. A task
-borrows the consumer, and no other task uses it in the meantime.
+Spark runs many tasks in one Python worker. A kept consumer saves the time to connect a new one, 30 to 65 ms. No other task uses a
+consumer while a task borrows it.
 
-A consumer never joins the group and never commits. It has the user's `group.id`, so that it needs no other ACLs and quotas than
-the driver.
+A consumer never joins the group and never commits. It has the user's `group.id`, so that it needs the same ACLs and quotas as the
+driver.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ Kind = TypeVar("Kind", bound=FetchConsumer)
 
 @contextmanager
 def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str]) -> Iterator[Kind]:
-    """Lend a consumer with these settings, to which nothing is assigned.
+    """Lend a consumer with these settings and without an assignment.
 
-    After an error in the body the consumer is closed. Otherwise it is kept for the next task. Two tasks that run in one process
-    at the same time get two consumers.
+    After an error in the body the consumer is closed, else it is kept for the next task. Two tasks that run in one process at the
+    same time get two consumers.
 
     Args:
-        make: Makes a consumer if there is no kept one.
+        make: Makes a consumer if none is kept.
         client: The finished settings of the consumer.
 
     Raises:
         OptionError: librdkafka refuses the settings.
     """
     clients = pool()
-    # The key includes the maker, so a consumer that is found has the right kind.
+    # The key includes the maker, so a kept consumer has the right kind.
     key = make, digest(client)
     consumer = cast("Kind | None", clients.take(key))
     if consumer is None:
         _give_memory_back()
         consumer = clients.add(make(client))
-    # Errors from the time when no task used the consumer may be over, and would look like the reason of a new failure.
+    # Forget errors from the time when no task used the consumer. They would look like the reason for a new failure.
     consumer.errors.clear()
     clean = False
     try:
@@ -58,7 +58,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
         clean = True
         raise
     finally:
-        # In a forked child a call of the parent's consumer would hang, because its threads do not exist here.
+        # In a forked child, a call to the parent's consumer would hang, because its threads do not exist there.
         if clients.has(consumer):
             if clean and _is_unassigned(consumer):
                 clients.keep(key, consumer)
@@ -67,7 +67,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
 
 
 def _is_unassigned(consumer: FetchConsumer) -> bool:
-    """Unassign a consumer, and return whether that worked. Otherwise the next task's first requests would wait for its Fetch."""
+    """Unassign a consumer and return whether that worked. If not, its Fetch would delay the first requests of the next task."""
     try:
         consumer.unassign()
     except KafkaException as refused:
@@ -79,8 +79,8 @@ def _is_unassigned(consumer: FetchConsumer) -> bool:
 def _give_memory_back() -> None:
     """Make glibc's malloc return its free memory to the system.
 
-    malloc keeps the memory in which a thread has decompressed records for that thread, even after the query has ended. A worker
-    that serves one query after the other would grow with each of them.
+    malloc keeps the memory in which a thread has decompressed records, even after the query has ended. A worker that serves one
+    query after the other would grow with each of them.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,7 +1,7 @@
 """Defines what every reader takes and returns.
 
-A reader is a function of the type `Reader` that fulfils the docstring of `fetch`. The tests in tests/kafka/fetch/ run with every
-reader. Nothing here imports pyspark.
+A reader is a function of the type `Reader` that does what the docstring of `choice.fetch` promises. The tests in
+tests/kafka/fetch/ run with every reader. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class FetchRange:
         topic: The topic's name.
         partition: The partition's number.
         start: The first offset, inclusive.
-        end: The last offset, exclusive. If it equals the start, the range is empty.
-        epoch: The leader epoch of the log when the range was planned: none of its records has a later one. `None` if it is not
-            known.
+        end: The end of the range, exclusive. If it equals the start, the range is empty.
+        epoch: The leader epoch of the log when the range was planned, so no record of the range has a later epoch. `None` if it
+            is not known.
 
     Raises:
         ValueError: The range begins below 0, or ends before it begins.
@@ -50,7 +50,7 @@ Records = Generator["pa.RecordBatch", None, bool]
 """The records of a range. The generator returns whether the range ended early because its log was cut off."""
 
 Reader = Callable[[FetchRange, FetchSettings], Records]
-"""Reads a range, as described in `choice.fetch`."""
+"""Reads a range as described in `choice.fetch`."""
 
 SharedReader = Callable[[Sequence[FetchRange], FetchSettings], "Iterator[pa.RecordBatch]"]
-"""Reads several ranges, as described in `choice.fetch_shared`."""
+"""Reads several ranges as described in `choice.fetch_shared`."""

@@ -1,4 +1,4 @@
-"""Defines the two parts of a reader: a consumer that fetches records, and an intake that makes batches of them.
+"""Defines the two parts of a reader: a consumer that fetches records, and an intake that turns them into batches.
 
 The native and the pure reader differ only in these parts. They share reading.py, bounds.py and consumer_cache.py.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """An error or the end of the partition, which came in place of a record.
+    """An error, or the end of the partition, that librdkafka returned instead of a record.
 
     Args:
         error: librdkafka's error.
@@ -37,11 +37,11 @@ class Taken:
     """The outcome of one `Intake.take`.
 
     Args:
-        first: The offset of the first record found, None for no record. It may be at the end of the range, or beyond it.
-            A record of another log does not count (see `Intake.take`).
-        next: The offset after the last row taken in, or the range's end if a record at the end or beyond was found.
-        full: Whether the rows make a whole batch. Then `batch` must be called before the next `take`.
-        event: The error or the end of the partition that followed the rows, if any.
+        first: The offset of the first record found, or None. It may be at the end of the range, or beyond it. A record of another
+            log does not count (see `Intake.take`).
+        next: The offset after the last row taken in, or the end of the range if a record at the end or beyond was found.
+        full: Whether the rows make a full batch. If so, call `batch` before the next `take`.
+        event: The event that followed the rows, or None.
     """
 
     first: int | None
@@ -56,16 +56,16 @@ class Taken:
 
 
 class Intake(Protocol):
-    """Collects records of one partition into batches. It is closed before its consumer."""
+    """Collects records of one partition into batches. Close it before its consumer."""
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """Take in the fetched records of `[next_offset, end)`, up to a whole batch or an event.
 
-        A record with a later leader epoch than the range's is returned as an event with the error `_LOG_TRUNCATION`, because the
+        A record with a later leader epoch than the range is returned as an event with the error `_LOG_TRUNCATION`, because the
         log was cut off after the range was planned, and has grown again.
 
-        Records before `next_offset` are dropped. If nothing was fetched yet, this waits for a record, and may then wait some ms
-        for each of the following ones. It never asks librdkafka for more records than the range has offsets.
+        Records before `next_offset` are dropped. If no record has been fetched, this waits for one, and may then wait a few ms
+        for each of the following records. It never asks librdkafka for more records than the range has offsets.
 
         Args:
             next_offset: The first offset, inclusive.
@@ -74,17 +74,17 @@ class Intake(Protocol):
         """
 
     def forget_fetched(self) -> None:
-        """Drop the records that were fetched but not taken in, because their assignment ends."""
+        """Drop the records that were fetched but not taken in. Call this when their assignment ends."""
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the rows taken in as a batch, None if there are none, and begin the next batch."""
+        """Return the rows taken in as a batch, or None if there are none, and begin the next batch."""
 
     def close(self) -> None:
         """Free all records."""
 
 
 class Throttling:
-    """Remembers how long brokers will not answer on this consumer's connections, because the client has exceeded a quota."""
+    """Remembers for how long brokers will not answer on this consumer's connections, because it has exceeded a quota."""
 
     def __init__(self) -> None:
         self._ends_at = 0.0
@@ -103,26 +103,26 @@ class FetchConsumer(Protocol):
     """A consumer that reads one partition at a time, for one task at a time."""
 
     errors: dict[int, KafkaError]
-    """The errors that librdkafka has reported by callback since this was last cleared, the last one of each code."""
+    """The errors that librdkafka has reported by callback since this was last cleared, only the last of each code."""
 
     answered: set[TopicPartition]
-    """The partitions whose leader has answered this consumer, without an error since then. Tasks begin with their Fetch."""
+    """The partitions whose leader has answered this consumer, without an error since. For these, tasks begin with a Fetch."""
 
     throttling: Throttling
-    """How long brokers throttle this consumer. A request that times out in that time closes the connection, with its Fetch."""
+    """How long brokers throttle this consumer. A request that times out meanwhile closes the connection, and ends its Fetch."""
 
     pid: int
     """The process that made the consumer. No other process may use it."""
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """Ask the partition's leader for its low and high offset (see `LogBounds`).
+        """Ask the partition's leader where its log starts and ends (see `LogBounds`).
 
         Raises:
             KafkaException: The leader refuses, or does not answer in time.
         """
 
     def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
-        """Ask a broker for the error of the topic or the partition, None if there is none.
+        """Ask a broker whether the topic and the partition have an error, and return it, or None.
 
         The answer also refreshes librdkafka's cache of the partition's leader, which `bounds` asks.
 
@@ -140,7 +140,7 @@ class FetchConsumer(Protocol):
         """Stop fetching, if anything is assigned."""
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset after the last one that was passed, with or without a record; below 0 if there is none."""
+        """Return the offset after the last one that the consumer has passed, with or without a record; below 0 for none."""
 
     def intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> Intake:
         """Begin to take in the records of this range.
@@ -148,7 +148,7 @@ class FetchConsumer(Protocol):
         Args:
             fetch_range: The range.
             schema: The columns of the batches. Nothing else of a record is copied.
-            batch_bytes: The most bytes of keys, values and headers of a batch, except for a single larger record. Keys and values
+            batch_bytes: The most bytes of keys, values and headers in a batch, unless a single record is larger. Keys and values
                 count even if they are not columns, because they stay in memory until the batch is made. Headers count only if
                 they are a column.
         """
@@ -157,7 +157,7 @@ class FetchConsumer(Protocol):
         """End the connections and threads."""
 
     def abandon(self) -> None:
-        """Make sure that a forked child never frees the parent's consumer, whose threads do not exist in the child."""
+        """Make sure that a forked child never frees the parent's consumer, because its threads do not exist in the child."""
 
 
 MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]
@@ -165,7 +165,7 @@ MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]
 
 
 class SharedConsumer(FetchConsumer, Protocol):
-    """A consumer that reads several partitions at a time. Each has a queue of its own, so `serve` never drops a record."""
+    """A consumer that reads several partitions at a time, each from its own queue, so `serve` never drops a record."""
 
     def assign_all(self, ranges: Sequence[FetchRange]) -> None:
         """Begin to fetch these ranges of different partitions, and nothing else.

@@ -1,8 +1,8 @@
-"""Finds the lost offsets of a range by the bounds of the partition's log, and reports them.
+"""Compares a range with the bounds of the partition's log, and reports the offsets that are lost.
 
-A gap between two records is no loss: compaction, transaction markers and aborted records leave gaps. Records below the log start
-offset were deleted (retention, delete-records). Records at or above the high watermark were cut off (a recreated topic, an
-unclean leader election).
+A gap between two records is not a loss, because compaction, transaction markers and aborted records leave gaps. Records below the
+log start offset were deleted (retention, delete-records). Records at or above the high watermark were cut off (a recreated topic,
+an unclean leader election).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LogBounds:
-    """The offsets that a partition's leader has, from `low` (inclusive) to `high` (exclusive).
+    """The offsets in a partition's log, from `low` (inclusive) to `high` (exclusive).
 
     Args:
         low: The log start offset.
@@ -37,7 +37,7 @@ class LostRange:
     end: int
     reason: str
     is_cut: bool = False
-    """Whether the log was cut off, so that it may have other records at these offsets, now or later."""
+    """Whether the log was cut off, so that it may have other records at these offsets now, or later."""
 
 
 def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRange]:
@@ -58,7 +58,7 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
         found.append(LostRange(start, min(bounds.low, end), reason))
     if bounds.high < end:
         reason = f"the log ends at {bounds.high} (a recreated topic, or records cut off by an unclean leader election)"
-        # The part below the log start has been counted already.
+        # The part below the log start is already in the list.
         cut = LostRange(max(start, bounds.low, bounds.high), end, reason, is_cut=True)
         if cut.start < cut.end:
             found.append(cut)
@@ -66,22 +66,22 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
 
 
 def cut_off(start: int, end: int, at: int) -> LostRange:
-    """Return the lost range `[start, end)` of a log that has other records there than those that were planned.
+    """Return the lost range `[start, end)` of a log that now has other records there than when the range was planned.
 
     Args:
         start: The first offset, inclusive.
         end: The last offset, exclusive.
-        at: The offset of such a record, or where the log was cut off.
+        at: The offset of such a record, or the offset at which the log was cut off.
     """
     reason = f"the log was cut off at {at} or below, and now has other records there (an unclean leader election, or a "
     return LostRange(start, end, reason + "restored disk)", is_cut=True)
 
 
 def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:
-    """Return the start and the end of what is left of `[start, end)` without its lost ranges.
+    """Return the start and the end of the part of `[start, end)` that is not lost.
 
     Args:
-        found: The result of `lost_ranges`: each lost range is at the start of the range, or reaches to its end.
+        found: The result of `lost_ranges`. Each lost range is at the start of the range, or reaches to its end.
         start: The first offset, inclusive.
         end: The last offset, exclusive.
     """
@@ -109,5 +109,5 @@ def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
     ranges = "; ".join(f"[{loss.start}, {loss.end}): {loss.reason}" for loss in found)
     text = f"Records of {fetch_range.topic}-{fetch_range.partition} are lost, offsets {ranges}."
     if fail:
-        raise DataLossError(f"{text} The task had to read {fetch_range}. To continue with the rest, set failOnDataLoss to false.")
-    log.warning("%s The task had to read %s. It continues with the rest, because failOnDataLoss is false.", text, fetch_range)
+        raise DataLossError(f"{text} The task had to read {fetch_range}. To continue with the rest, set failOnDataLoss=false.")
+    log.warning("%s The task had to read %s. It continues with the rest, because failOnDataLoss=false.", text, fetch_range)

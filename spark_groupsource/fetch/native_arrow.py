@@ -1,4 +1,4 @@
-"""Turns librdkafka's messages into Arrow record batches, which native/_intake.c makes and Arrow's C data interface takes over."""
+"""Turns librdkafka's messages into Arrow record batches, which native/_intake.c makes and Arrow's C data interface imports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NativeBatches:
         self._schema = schema
         self._names = column_names(schema)
         self._with_binary_keys = _with_binary_keys(schema)
-        """The schema of a batch in which some header's key is not UTF-8."""
+        """The schema of a batch with a header key that is not UTF-8."""
         order = [_COLUMNS.index(name) for name in self._names]
         state.columns = sum(1 << column for column in order)
         state.column_count = len(order)
@@ -39,7 +39,7 @@ class NativeBatches:
         state.topic, state.topic_size, state.partition = topic, len(topic), partition.partition
 
     def batch(self) -> pa.RecordBatch:
-        """Return the rows that `gs_take` has taken in, free their messages and begin the next batch. There must be a row.
+        """Return the rows that `gs_take` has taken in, at least one, free their messages and begin the next batch.
 
         String columns are not checked to be UTF-8 (see `as_type`).
 
@@ -56,7 +56,7 @@ class NativeBatches:
         return pa.RecordBatch._import_from_c(ctypes.addressof(array), self._schema)
 
     def _with_text_keys(self, array: int) -> pa.RecordBatch:
-        """Return the batch with each byte of a header's key that is not UTF-8 replaced, as Java, and so Spark, reads it."""
+        """Return the batch with each byte of a header key that is not UTF-8 replaced, as in Java and so in Spark."""
         batch = pa.RecordBatch._import_from_c(array, self._with_binary_keys)
         at = self._names.index("headers")
         field = self._schema.field(at)
@@ -69,11 +69,10 @@ class NativeBatches:
 
 @functools.cache
 def _warn_of_cut_keys() -> None:
-    """Warn, once in each process, that keys of headers end at their first NUL."""
+    """Warn, once in each process, that header keys end at their first NUL."""
     log.warning(
-        "The key of a header is read up to its first NUL only, because this version of librdkafka keeps the length of keys where "
-        "this package does not find it. Keys without a NUL are complete. To read the others, install a later version of "
-        "spark-groupsource."
+        "Header keys are cut off at their first NUL, because this package does not find the length of a key in this version of "
+        "librdkafka. Keys without a NUL are complete. To read the others, install a later version of spark-groupsource."
     )
 
 

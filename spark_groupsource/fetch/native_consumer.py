@@ -1,4 +1,4 @@
-"""The native reader: calls librdkafka's C API, and native/_intake.c for the records, which never become Python objects.
+"""The native reader. It calls librdkafka's C API, and native/_intake.c turns the records into Arrow without Python objects.
 
 Its consumer has the same settings as the pure reader's, and makes the same calls.
 """
@@ -32,7 +32,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
-    """Read a range with the native reader, as described in `spark_groupsource.fetch.choice.fetch`.
+    """Read a range with the native reader as described in `spark_groupsource.fetch.choice.fetch`.
 
     Raises:
         NativeUnavailable: This process cannot use the native reader.
@@ -60,7 +60,7 @@ class NativeConsumer(NativeClient):
         self.answered: set[TopicPartition] = set()
         self._assigned = False
         self._connected = False
-        # After this, a call that asks for records also serves the callbacks.
+        # After this call, a request for records also serves the callbacks.
         self._kafka.poll_set_consumer(self._handle)
         self._queue = self._kafka.queue_get_consumer(self._handle)
 
@@ -69,7 +69,7 @@ class NativeConsumer(NativeClient):
         low, high = ctypes.c_int64(), ctypes.c_int64()
         topic = partition.topic.encode()
         if not self._connected:
-            # Half of the time is left for the request itself, whose error tells what is wrong.
+            # Leave half of the time for the request, because its error shows what is wrong.
             timeout_s /= 2
             self.connect(timeout_s)
             self._connected = True
@@ -148,10 +148,10 @@ class NativeConsumer(NativeClient):
 
 
 class NativeIntake:
-    """An `Intake` of librdkafka's messages, which it holds until they are copied.
+    """An `Intake` that keeps librdkafka's messages until they are copied into a batch.
 
     Args:
-        queue: The queue with the messages, all of them of the range's partition.
+        queue: The queue of messages, all from the range's partition.
         fetch_range: The range.
         schema: See `FetchConsumer.intake`.
         batch_bytes: See `FetchConsumer.intake`.
@@ -194,6 +194,6 @@ class NativeIntake:
         return self._batches.batch() if self._state.rows else None
 
     def close(self) -> None:
-        """See `Intake`. A forked child frees nothing: another thread of the parent may hold the locks that this needs."""
+        """See `Intake`. A forked child frees nothing, because another thread of the parent may have held the locks for it."""
         if self._pid == os.getpid():
             self._ours.close(self._state)

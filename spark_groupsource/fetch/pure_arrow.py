@@ -13,11 +13,11 @@ from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, as_type, column_names
 
 _headers_of = methodcaller("headers")
-"""For a key that is not UTF-8, confluent-kafka 2.16 returns a broken list **and** sets an error. Python checks for both only if
-it calls through a function in C, as here. Otherwise the broken list would crash the process."""
+"""Returns a message's headers. For a key that is not UTF-8, confluent-kafka 2.16 returns a broken list **and** sets an error.
+Python checks for both only in a call through a function in C, as here. Without that the broken list would crash the process."""
 
 _TO_JAVA_TIMESTAMP_TYPE = -1
-"""In librdkafka, 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
+"""Turns librdkafka's timestamp type (0 not available, 1 create time, 2 log append time) into Java's, which Spark shows."""
 
 _NO_TIMESTAMP_MS = -1
 """The timestamp of a record that has none (message format 0), like Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0."""
@@ -29,12 +29,12 @@ def size(message: Message) -> int:
 
 
 def headers_size(message: Message) -> int:
-    """Return the number of bytes in the headers, with one for each character of their keys."""
+    """Return the number of bytes in the headers, counting one for each character of a key."""
     return sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
 
 
 def to_record_batch(topic: str, partition: int, messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
-    """Return one row for each message, with the columns of `schema`. All messages must be records of this topic and partition."""
+    """Return a batch with a row for each message and the columns of `schema`. All messages must be of this partition."""
 
     def column(name: str, kind: pa.DataType) -> pa.Array:
         match name:
@@ -72,7 +72,7 @@ def _timestamps(times_ms: list[int]) -> pa.Array:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
-    """Return the headers in their order, including duplicate keys. If there are none, return None as Spark does.
+    """Return the headers in their order, including duplicate keys, or None, as Spark does, if there are none.
 
     Raises:
         SchemaError: A key is not UTF-8, which confluent-kafka cannot return. The native reader replaces such bytes.
@@ -82,8 +82,8 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
     except (SystemError, UnicodeDecodeError):
         raise SchemaError(
             f"{message.topic()}-{message.partition()}: the record at offset {message.offset()} has a header whose key is not "
-            "UTF-8. The pure reader cannot read such headers, but the native reader can: install the package with its native "
-            "library on the executors, or read without headers."
+            "UTF-8. The query ends, because the pure Python reader cannot read such headers. The native reader can: install the "
+            "package with its native library on the executors, or read without headers."
         ) from None
     # The declared type also allows a dict, which occurs only in a message before it is produced.
     return cast("list[tuple[str, bytes | None]] | None", headers or None)

@@ -1,4 +1,4 @@
-"""The pure reader: reads with confluent-kafka's consumer, and works wherever confluent-kafka does."""
+"""The pure reader. It uses confluent-kafka's consumer, and works wherever confluent-kafka does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
-    """Read a range with the pure reader, as described in `spark_groupsource.fetch.choice.fetch`."""
+    """Read a range with the pure reader as described in `spark_groupsource.fetch.choice.fetch`."""
     return read_range(fetch_range, settings, PureConsumer)
 
 
@@ -94,12 +94,12 @@ class PureConsumer:
         self.consumer.close()
 
     def abandon(self) -> None:
-        """See `FetchConsumer`. A reference that is never released keeps Python from freeing the consumer, even at exit."""
+        """See `FetchConsumer`. A reference that is never released prevents Python from freeing the consumer, even at exit."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.consumer))
 
 
 class _PureIntake:
-    """An `Intake` of confluent-kafka's `Message` objects."""
+    """An `Intake` for confluent-kafka's `Message` objects."""
 
     def __init__(self, consumer: Consumer, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> None:
         self._consumer = consumer
@@ -117,10 +117,10 @@ class _PureIntake:
         if not self._fetched:
             self._fetch(min(BATCH_ROWS - len(self._rows), end - next_offset), wait_s)
         first = None
-        # Nothing after the last record of the range counts, not even an error.
+        # Ignore everything after the last record of the range, even an error.
         while self._fetched and next_offset < end:
             message = self._fetched[0]
-            # A consumed message has an offset, unless it is an error of the whole partition.
+            # Every message has an offset, except for an error of the whole partition.
             offset = -1 if (found := message.offset()) is None else found
             error = message.error()
             if error is not None:
@@ -150,7 +150,7 @@ class _PureIntake:
     def _fetch(self, most: int, wait_s: float) -> None:
         fetched = self._consumer.consume(most, 0)
         if not fetched and wait_s > 0:
-            # Ask for one record only, because `consume` waits until it has as many as it was asked for.
+            # Ask for only one record, because `consume` waits until it has all the records that it was asked for.
             fetched = self._consumer.consume(1, wait_s)
         self._fetched.extend(fetched)
 
@@ -173,7 +173,7 @@ class _PureIntake:
         self._rows.clear()
 
     def _is_of_another_log(self, message: Message) -> bool:
-        """Whether the record has a later leader epoch than the log had when the range was planned."""
+        """Return whether the record has a later leader epoch than the log had when the range was planned."""
         epoch = None if self._newest_epoch is None else message.leader_epoch()
         return epoch is not None and self._newest_epoch is not None and epoch > self._newest_epoch
 

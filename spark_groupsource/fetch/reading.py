@@ -1,19 +1,19 @@
-"""Reads one range with either reader, and decides where the range ends, what is lost, and how long to wait.
+"""Reads one range with either reader, and decides when the range is complete, what is lost, and how long to wait.
 
-One consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the log. Later ranges
+A consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the log. Later ranges
 begin with their Fetch, which saves a request for each partition and micro-batch. The task then asks for the bounds only after an
 error, an early end, silence, or a gap at the start.
 
-Each of these shows that a range is complete:
+A range is complete at one of these:
 
 - the record before `end`, or a record at `end` or beyond, which is dropped;
 - the end of the partition, at `end` or beyond;
-- the consumer's position at `end`, which moves past transaction markers and aborted records.
+- the consumer's position at `end`, because the position moves past transaction markers and aborted records.
 
 A record with a later leader epoch than the log had when the range was planned ends the range before that record, because the log
 was cut off in the meantime and has grown again.
 
-A gap between two records is no loss: the broker refuses a Fetch below its log start with an error, and does not skip records.
+A gap between two records is not a loss: for a Fetch below its log start, a broker returns an error instead of skipping records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from spark_groupsource.timeouts import cut_believed_after_s
 log = logging.getLogger(__name__)
 
 TASK_WAIT_S = 0.5
-"""The longest single wait in librdkafka, which no signal interrupts."""
+"""The longest single wait in librdkafka, because no signal interrupts it."""
 
 TASK_FLOW_S = 0.005
 """The longest wait for the next record while records are arriving."""
@@ -50,20 +50,21 @@ TASK_ASK_S = 1.0
 """The time limit of a request for the log's bounds while the task waits for records."""
 
 TASK_SILENCE_S = 5.0
-"""How long a task waits for a record before it asks for the log's bounds: librdkafka reports a deleted topic late or never."""
+"""How long a task waits for a record before it asks for the log's bounds, because librdkafka reports a deleted topic late or
+never."""
 
 TASK_EARLY_END_S = 0.25
 """How long a task waits before it asks for the log's bounds when the partition has ended too early for the range."""
 
 TASK_FIRST_PAUSE_S = 0.1
-"""The pause before a new assignment, after an error that the log's bounds do not explain. It doubles each time."""
+"""The pause before a new assignment after an error that the log's bounds do not explain. It doubles each time."""
 
 TASK_LONGEST_PAUSE_S = 5.0
 """The longest pause before a new assignment."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Records:
-    """Read a range with a consumer of `make`, as described in `spark_groupsource.fetch.choice.fetch`."""
+    """Read a range with a consumer that `make` returns, as described in `spark_groupsource.fetch.choice.fetch`."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
             range_reading = _Reading(consumer, fetch_range, settings)
@@ -89,8 +90,8 @@ def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: in
     column = null_not_allowed(batch)
     if column is not None:
         raise SchemaError(
-            f"{reading(fetch_range)}: a record before offset {next_offset} has no {column}, but the schema says that it is NOT "
-            "NULL. Kafka allows such records. Remove NOT NULL from the schema."
+            f"{reading(fetch_range)}: a record before offset {next_offset} has no {column}, which the schema declares as NOT "
+            "NULL. Kafka allows such records, and the query ends at this one. Remove NOT NULL from the schema."
         )
 
 
@@ -100,7 +101,7 @@ def reading(fetch_range: FetchRange) -> str:
 
 
 class _Reading:
-    """Reads one range, and keeps track of its progress."""
+    """Reads one range and tracks its progress."""
 
     def __init__(self, consumer: FetchConsumer, fetch_range: FetchRange, settings: FetchSettings) -> None:
         self._consumer = consumer
@@ -111,17 +112,17 @@ class _Reading:
         self._intake = consumer.intake(fetch_range, settings.schema, settings.batch_bytes)
         self._doing = reading(fetch_range)
         self._next = fetch_range.start
-        """The first offset that is neither read, nor known to be without a record, nor lost."""
+        """The next offset to read. All before it are read, lost, or known to have no record."""
         self._end = fetch_range.end
         """The end of the range, exclusive; lower if the log was cut off. The range is complete when `_next` is here."""
         self._assigned_at = fetch_range.start
         """The offset at which the current assignment begins."""
         self._begun = False
-        """Whether the first record of this assignment has come, and the offsets before it were checked for losses."""
+        """Whether the first record of this assignment has arrived, and the offsets before it were checked for losses."""
         self._position_is_ours = False
         """Whether the consumer's position belongs to this assignment."""
         self._in_doubt = False
-        """Whether an error came that the log's bounds may explain."""
+        """Whether there was an error that the log's bounds may explain."""
         self.is_cut = False
         """Whether the log was found to be cut off below the end of the range."""
         self._last_error: KafkaError | None = None
@@ -135,10 +136,10 @@ class _Reading:
         self._progress()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the range; see the module's docstring."""
+        """Yield the records of the range (see the module's docstring)."""
         timeout_ms = self._settings.poll_timeout_ms
-        # 1. Ask for the bounds, once for each consumer and partition: librdkafka does not report that a topic does not exist, and
-        #    the task would wait for its whole time. Ask before `assign`, because a Fetch that waits delays all other requests.
+        # 1. Ask for the bounds, once for each consumer and partition, because librdkafka does not report that a topic does not
+        #    exist, and the task would wait in vain. Ask before `assign`, because a Fetch that waits delays all other requests.
         if self._partition not in self._consumer.answered:
             client = self._settings.client
             self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing, client))
@@ -152,7 +153,7 @@ class _Reading:
             self._accept(taken)
             if taken.full and (batch := self._batch()) is not None:
                 yield batch
-                # The time that Spark spends on the batch does not count.
+                # Do not count the time that Spark spends on the batch.
                 self._progress()
             elif self._next > previous:
                 self._progress()
@@ -164,7 +165,7 @@ class _Reading:
             yield batch
 
     def close(self) -> None:
-        """Free the records that were not yielded. Call this before the consumer is closed, because they depend on it."""
+        """Free the records that were not yielded. Call this before closing the consumer, because they depend on it."""
         self._intake.close()
 
     def _batch(self) -> pa.RecordBatch | None:
@@ -178,13 +179,13 @@ class _Reading:
         self._begun = False
         self._position_is_ours = False
         self._in_doubt = False
-        # Drop records of the previous assignment. They may come from another log, and their offsets would look like progress.
+        # Drop records of the previous assignment, which may come from another log, and whose offsets would look like progress.
         self._intake.forget_fetched()
         if self._next < self._end:
             self._consumer.assign(self._partition, self._next)
 
     def _take(self) -> Taken:
-        # Check the position before a long wait, because the rest of the range may have no records.
+        # Check the position before a long wait: if the rest of the range has no records, none will arrive.
         taken = self._intake.take(self._next, self._end, TASK_FLOW_S)
         if taken.nothing and not self._moved_past_hidden():
             taken = self._intake.take(self._next, self._end, TASK_WAIT_S)
@@ -192,13 +193,13 @@ class _Reading:
 
     def _moved_past_hidden(self) -> bool:
         """Move `_next` up to the consumer's position, and return whether that is progress."""
-        # Use the position, not the last record's offset: there are no messages for transaction markers and aborted records, so a
-        # range that ends with them would wait for a record until the task fails.
+        # Use the position, not the offset of the last record. librdkafka returns no messages for transaction markers and aborted
+        # records, so a task whose range ends with them would wait for a record until it fails.
         position = self._consumer.position(self._partition)
         if position < 0:
             self._position_is_ours = True
-        # For a moment after `assign` the position is still that of an earlier assignment, perhaps beyond this range, and records
-        # would be left out. It counts once it was seen unset, or once a record or an event of this assignment has come.
+        # For a moment after `assign`, the position is still that of an earlier assignment, perhaps beyond this range, and
+        # trusting it would skip records. Trust it once it was seen unset, or a record or event of this assignment has arrived.
         if not self._position_is_ours or position <= self._next:
             return False
         self._begin(min(position, self._end))
@@ -220,33 +221,33 @@ class _Reading:
                 self._begin(self._end)
                 self._next = self._end
             else:
-                # The log was cut off, or this leader is new and does not know the end yet. Ask for the bounds soon to find out.
+                # Either the log was cut off, or a new leader does not have the end yet. Ask for the bounds soon to find out.
                 self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
         if event.offset >= self._end and event.offset == self._consumer.position(self._partition):
-            # All records before the event have been passed, and the range ends with a transaction marker or an aborted record.
-            # The position alone proves nothing: after a batch with a wrong checksum librdkafka continues at a wrong offset.
+            # The consumer has passed all records before the event, and the range ends with a transaction marker or an aborted
+            # record. The position alone is no proof: after a batch with a wrong checksum, librdkafka continues at a wrong offset.
             self._begin(self._end)
             self._next = self._end
             return
-        # Make the next task ask for the bounds first. Otherwise it would spend its whole time limit on a deleted topic.
+        # Let the next task ask for the bounds first, because it would wait for its whole time limit if the topic is deleted.
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
         if event.error.code() == KafkaError._LOG_TRUNCATION:
-            # The rest of the range belongs to another log, and is not what was planned. The next plan finds where that begins.
+            # The rest of the range belongs to another log than was planned. The next plan finds out where that log begins.
             self._cut_off(self._next, event.offset)
             return
         cut_at = diverging_offset(event.error)
-        # librdkafka may have kept this error from an earlier assignment that had fetched beyond this range. So the error counts
-        # only after records of this assignment. Otherwise the range is fetched again, and the epochs of its records decide.
+        # librdkafka may have kept this error from an earlier assignment that fetched beyond this range, so the error counts only
+        # after a record of this assignment. Before that, the range is fetched again, and the epochs of its records decide.
         if cut_at is not None and 0 <= cut_at < self._end and self._begun:
             self._cut_off(max(self._next, cut_at), cut_at)
             # The records below the cut still exist, but librdkafka has stopped fetching.
             self._assign()
             return
         if event.error.code() == KafkaError._AUTHENTICATION:
-            # Some request waited on a connection that was refused, perhaps while this consumer was kept, and with a token that
-            # has been replaced since then. If the refusal lasts, the silence that follows ends the task.
+            # The broker refused a connection, perhaps while this consumer was not in use, and with a token that has been replaced
+            # since. If the broker still refuses, the silence that follows ends the task.
             self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
         if event.error.code() in BOUNDS_IN_DOUBT:
@@ -254,7 +255,7 @@ class _Reading:
             return
         refused = refusal(event.error, self._doing if event.offset < 0 else f"{self._doing}, at offset {event.offset}")
         if refused is not None:
-            # A response that is too large closes the connection, and this error may only be a consequence of that.
+            # This error may be a consequence of a response that was too large, because that closes the connection.
             raise response_too_large(self._consumer.errors, self._doing_at()) or refused
 
     def _cut_off(self, start: int, cut_at: int) -> None:
@@ -263,7 +264,7 @@ class _Reading:
         self._end = start
 
     def _begin(self, first: int) -> None:
-        """Check once per assignment that no record before its first one was deleted in the meantime.
+        """Check, once for each assignment, that no record before its first one was deleted in the meantime.
 
         Args:
             first: The offset of the first record, or the first offset that is not known to be without a record.
@@ -271,8 +272,8 @@ class _Reading:
         if self._begun:
             return
         self._begun = True
-        # Only a gap at the start can be a loss. The bounds may come from an earlier task, and the log start may have moved into
-        # the gap before the first Fetch. A gap between two records is no loss (see the module's docstring).
+        # Only a gap at the start can be a loss: the bounds may be from an earlier task, and the log start may have moved into the
+        # gap before the first Fetch. A gap between two records is not a loss (see the module's docstring).
         if first > self._assigned_at:
             timeout_ms = self._settings.poll_timeout_ms
             try:
@@ -281,15 +282,15 @@ class _Reading:
                 raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
             self._note_answer(bounds)
             if bounds is not None:
-                # A leader that was replaced may return an end that is too low. A record that came from beyond it is not cut off.
+                # A leader that was replaced may return an end that is too low, but a record beyond it proves a longer log.
                 bounds = LogBounds(bounds.low, max(bounds.high, first))
             self._report(lost_ranges(self._assigned_at, first, bounds))
 
     def _throttled(self) -> bool:
-        """Return whether the brokers throttle the consumer, so that the task has to wait without asking anything.
+        """Return whether the brokers throttle the consumer, so that the task must wait without sending a request.
 
-        A throttling broker reads nothing from the connection. A request would time out, and librdkafka would close the connection
-        with its Fetch. On a new connection the broker would throttle the next Fetch again.
+        A broker that throttles reads nothing from the connection. A request would time out, and librdkafka would close the
+        connection and lose its Fetch. On a new connection the broker would throttle the next Fetch again.
         """
         if not self._consumer.throttling.left_s:
             return False
@@ -317,7 +318,7 @@ class _Reading:
             answers = False
             self._last_error = silence.error
             self._silences += 1
-            # A broker that stops may interrupt a handshake, which looks like a refusal. Only a refusal after that one counts.
+            # A broker that stops may interrupt a handshake, which looks like a refusal, so only a second refusal counts.
             if self._silences > 1:
                 raise_if_refused(self._consumer, self._doing_at())
             elif not overdue:
@@ -333,14 +334,14 @@ class _Reading:
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
         self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
         if self._in_doubt:
-            # The log has these offsets, so its leader has moved, or the log was cut off and has grown again.
+            # The log has these offsets, so either its leader has moved, or the log was cut off and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
             time.sleep(self._pause_s)
             self._pause_s = min(2 * self._pause_s, TASK_LONGEST_PAUSE_S)
             self._assign()
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
-        """Report and skip what is lost of the rest of the range, and return whether anything is lost."""
+        """Report and skip the lost offsets in the rest of the range, and return whether there were any."""
         self._note_answer(bounds)
         found = lost_ranges(self._next, self._end, bounds)
         self._report(found)
@@ -352,7 +353,7 @@ class _Reading:
         if bounds is not None:
             answered.add(self._partition)
         else:
-            # The topic's other partitions are probably deleted as well, and their tasks would wait for records.
+            # The topic's other partitions are probably deleted, too, so their tasks must ask for the bounds instead of waiting.
             answered.difference_update([partition for partition in answered if partition.topic == self._partition.topic])
 
     def _report(self, found: list[LostRange]) -> None:

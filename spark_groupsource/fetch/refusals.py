@@ -1,4 +1,4 @@
-"""Decides whether a task waits, asks for the log's bounds, or fails after an error of librdkafka, and with which error."""
+"""Decides whether a task waits, asks for the log's bounds, or fails after an error of librdkafka, and makes the task's error."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ BOUNDS_IN_DOUBT = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""Errors for an unknown partition, or an offset that the log does not have. The log's bounds then show what is lost."""
+"""Errors for an unknown partition, or an offset outside the log. The log's bounds then show what is lost."""
 
 NO_SUCH_PARTITION = BOUNDS_IN_DOUBT - {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-"""Errors for a partition that the cluster does not know."""
+"""Errors for a partition that does not exist in the cluster."""
 
 UNREADABLE_HEADERS = "headers cannot be read"
-"""The text of native/_intake.c for a record whose headers librdkafka refuses, because there are more than 100,000."""
+"""The text of native/_intake.c for a record whose headers librdkafka refuses because there are more than 100,000."""
 
 _RESPONSE_LIMIT = "receive.message.max.bytes"
 """Part of librdkafka's text for a response that is too large."""
 
 _LARGEST_RESPONSE = "..2147483647)"
-"""Part of that text if the limit is already the highest possible one, so that the bytes received were not a response."""
+"""Part of the same text if the limit is the highest possible one, so the received bytes cannot have been a response."""
 
 _OF_ZSTD = "(codec 0x4)"
 """Part of librdkafka's text for a batch in zstd that it cannot decompress."""
 
 _WRONG_CHECKSUM = "failed CRC32"
-"""Part of librdkafka's text for a batch with a wrong checksum. It returns no record of the batch, and continues at a wrong offset
-after it, so nothing that comes after this error may be read."""
+"""Part of librdkafka's text for a batch with a wrong checksum. It returns no record of the batch and continues after it at a
+wrong offset, so nothing after this error may be read."""
 
-_RUNBOOK = "pass over the batch (docs/operations.md, One record fails each time)"
+_RUNBOOK = "skip the batch (docs/operations.md, One record fails each time)"
 """What to do about a batch that no client can read."""
 
 _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _PASSING = _NO_BROKER | {
-    # A request waited for a broker that librdkafka has replaced.
+    # The request was waiting for a broker that librdkafka has replaced.
     KafkaError._DESTROY_BROKER,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -84,7 +84,7 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
     trouble = login_trouble(error)
     if trouble is not None and trouble.final:
         return AuthenticationFailed(
-            f"{text}. {trouble.check} The driver uses the same settings, with the files of its own machine."
+            f"{text}. {trouble.check} The driver uses the same settings, but with the files of its own machine."
         )
     if code in MISSING_ACL:
         return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
@@ -97,7 +97,7 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
 def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> GroupKafkaError | None:
     """Return the error to raise if a response was too large for the consumer's settings, else None.
 
-    In that case librdkafka closes the connection and repeats the same request, so waiting does not help.
+    librdkafka then closes the connection and repeats the same request, so waiting does not help.
 
     Args:
         errors: The errors that the consumer has reported by callback.
@@ -111,16 +111,16 @@ def _how_to_read_it(error: KafkaError) -> str:
     """Return advice about the setting with which librdkafka can read the records, or an empty text if there is none."""
     if error.code() == KafkaError._BAD_COMPRESSION and _OF_ZSTD in error.str():
         return (
-            "kafka.receive.message.max.bytes limits the decompressed size of a batch in zstd: remove that option, or raise it. "
+            "kafka.receive.message.max.bytes limits the decompressed size of a batch in zstd: remove this option, or raise it. "
             "If it is not set, the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
         )
     if _RESPONSE_LIMIT in error.str() and _LARGEST_RESPONSE not in error.str():
-        return "Remove kafka.receive.message.max.bytes, or raise it: without it, responses may have the largest possible size."
+        return "Remove kafka.receive.message.max.bytes, or raise it. Without this option responses may have any possible size."
     if error.code() == KafkaError._BAD_MSG and _WRONG_CHECKSUM in error.str():
         return (
             "The batch is damaged, so none of its records was read. Restart the query. If it ends at this offset again, the "
-            "damage is on the leader's disk. Another replica may have the batch intact: make that broker the leader. If no "
-            f"replica has it, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
+            "batch is damaged on the leader's disk. If another replica has an intact copy, make that broker the leader. If none "
+            f"has, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
         )
     if error.code() == KafkaError._BAD_MSG and UNREADABLE_HEADERS in error.str():
         return "Read without headers: remove includeHeaders, or headers from the schema."
@@ -140,15 +140,15 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
     if answers:
         return BrokerError(
             f"{doing}: no record and no progress for {timeout_ms} ms, although the partition's leader answers.{reason} "
-            "Check the broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If each restart ends at this "
-            f"offset, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
+            "Check the broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If the query ends at this offset "
+            f"after each restart, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
         )
     trouble = login_trouble(last) if last is not None else None
     check = f"{trouble.check} " if trouble is not None else ""
     return BrokerUnavailable(
-        f"{doing}: no answer for {timeout_ms} ms.{reason} {check}Check that this executor reaches kafka.bootstrap.servers and "
-        "the brokers' advertised.listeners, and that the partition has a leader. If a host name has an IPv6 address that does "
-        "not work, set kafka.broker.address.family=v4. Or raise kafkaConsumer.pollTimeoutMs."
+        f"{doing}: no answer for {timeout_ms} ms.{reason} {check}Check that this executor can connect to "
+        "kafka.bootstrap.servers and the brokers' advertised.listeners, and that the partition has a leader. If a host name has "
+        "an IPv6 address that does not work, set kafka.broker.address.family=v4. Or raise kafkaConsumer.pollTimeoutMs."
     )
 
 
@@ -162,11 +162,11 @@ def throttled(doing: str, timeout_ms: int) -> BrokerError:
     return BrokerError(
         f"{doing}: no progress for {timeout_ms} ms, because the brokers throttle this client, which has exceeded its quota. "
         "Nothing is lost. Raise consumer_byte_rate of its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. Brokers never "
-        "deliver a batch that is larger than what the quota allows in ten seconds (by default)."
+        "deliver a batch that is larger than the quota allows for ten seconds (the default window)."
     )
 
 
 def most_specific(errors: Mapping[int, KafkaError]) -> KafkaError | None:
-    """Return the error with the most specific text, None if there is no error. `All brokers down` only repeats the others."""
+    """Return the most specific error, or None if there is no error. `All brokers down` only repeats the others."""
     found = sorted(errors.values(), key=lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN)
     return found[0] if found else None

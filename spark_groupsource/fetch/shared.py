@@ -1,15 +1,15 @@
-"""Reads small ranges of several partitions in one pass, with one consumer to which all of them are assigned.
+"""Reads small ranges of several partitions in one pass, with one consumer that is assigned to all of them.
 
-The pass takes only records that leave no doubt: those of each range, in the order of their offsets, from the queue of the range's
-partition. Each of these shows that a range is complete:
+A pass takes only records that are certain: those of each range, in the order of their offsets, from the queue of the range's
+partition. A range is complete at one of these:
 
 - the record before `end`, or a record at `end` or beyond, which is dropped;
 - the end of the partition, at `end` or beyond.
 
-In all other cases the rest of the range is left to the ordinary reader (reading.py), which reads one range after the other and
-handles losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without a
-record; a record of a log that was cut off and has grown again; any error; and silence. The consumer's position is not used here,
-because it may be that of an earlier assignment.
+In every other case the ordinary reader (reading.py) reads the rest of the range. It reads one range after the other, and handles
+losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without a record; a
+record of a log that was cut off and has grown again; any error; and silence. A pass does not use the consumer's position, because
+that may belong to an earlier assignment.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 log = logging.getLogger(__name__)
 
 TASK_SHARED_SILENCE_S = 2.0
-"""How long a task that reads several partitions together waits without a record before it reads them one by one, which shows what
-is wrong. Leaders answer within ms; a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
+"""How long a task that reads several partitions together waits for a record before it reads them one by one, to find out what is
+wrong. Leaders answer within ms, but a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
 
 _AHEAD_BYTES = 64 * 1024
-"""The most bytes of one partition in a response, and the most that are fetched ahead, except for a single larger batch of a
-producer. A small range may be followed by a long backlog, and every partition of a pass fetches ahead."""
+"""The most bytes of a partition in a response, and the most that are fetched ahead, unless a producer's batch is larger. A long
+backlog may follow a small range, and every partition of a pass fetches ahead."""
 
 _LARGEST_BATCH = 1024 * 1024
 """The largest batch of a producer that brokers accept by default. A Fetch returns at least one whole batch."""
 
 _WAIT_MS = 2
-"""How long a Fetch waits at the end of the logs. The next pass has to wait for the Fetch that is in progress, and so do records
-that arrive after a response. There are few of these, because a pass ends within ms."""
+"""How long a Fetch waits at the end of the logs, in ms. It is short, because the next pass has to wait for a Fetch in progress.
+So do records that arrive after a response, but these are few, because a pass ends within ms."""
 
 
 def read_shared(
     ranges: Sequence[FetchRange], settings: FetchSettings, make: MakeShared, read_one: Reader
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges in passes, as described in `spark_groupsource.fetch.choice.fetch_shared`.
+    """Read ranges in passes as described in `spark_groupsource.fetch.choice.fetch_shared`.
 
     Args:
         ranges: The ranges, of different partitions.
         settings: How to read.
         make: Makes the consumer for all of them.
-        read_one: Reads the ranges that a pass has not finished.
+        read_one: Reads a range that a pass has not finished.
     """
     unfinished: list[FetchRange] = []
     for portion in _portions(
@@ -75,7 +75,7 @@ def read_one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings, read_
 
 
 def for_passes(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a consumer for passes: the task's settings, except that it fetches less ahead and waits less."""
+    """Return the settings of a consumer for passes: the task's settings, but it fetches less ahead and waits less."""
     most = {
         "max.partition.fetch.bytes": _AHEAD_BYTES,
         "queued.max.messages.kbytes": _AHEAD_BYTES // 1024,
@@ -85,7 +85,7 @@ def for_passes(client: Mapping[str, str]) -> dict[str, str]:
 
 
 def _portions(ranges: Sequence[FetchRange], buffer_bytes: int) -> list[Sequence[FetchRange]]:
-    """Return the ranges of each pass, so few that each may have its largest batch in memory at the same time."""
+    """Return the ranges of each pass: few enough for the largest batch of each range to be in memory at the same time."""
     most = max(1, buffer_bytes // _LARGEST_BATCH)
     return [ranges[first : first + most] for first in range(0, len(ranges), most)]
 
@@ -99,18 +99,18 @@ class _Pass:
         self._has_not_null = has_not_null(settings.schema)
         self._together = _Together(settings.batch_bytes)
         self._overdue_at = 0.0
-        """How long the pass waits for brokers that throttle its consumer, unless there is progress."""
+        """When the pass stops waiting for brokers that throttle its consumer, unless there is progress."""
         self._silent_at = 0.0
-        """When the silence will have lasted for too long, unless there is progress."""
+        """When the silence will have lasted too long, unless there is progress."""
         self._silent = False
-        """Whether the silence has lasted for too long. Then the pass takes what is already there, and waits for nothing more."""
+        """Whether the silence has lasted too long. Then the pass takes the records that have arrived, and waits no longer."""
         self.unfinished: list[FetchRange] = []
-        """What the ordinary reader has to read."""
+        """The ranges that the ordinary reader has to read."""
 
     def batches(self, make: MakeShared) -> Iterator[pa.RecordBatch]:
         """Yield the records that the pass finds; `unfinished` has the rest afterwards."""
         with borrowed(make, for_passes(self._settings.client)) as consumer:
-            # Serve the callbacks here, because this consumer is never polled: its records come from the partitions' own queues.
+            # Serve the callbacks here, because nothing polls this consumer: its records come from the partitions' own queues.
             consumer.serve()
             try:
                 consumer.assign_all(self._ranges)
@@ -122,7 +122,7 @@ class _Pass:
             for fetch_range in self._ranges:
                 yield from self._full_batches(consumer, fetch_range)
             consumer.serve()
-        # The consumer has been given back, so that no unneeded Fetch is sent while Spark works on the last batch.
+        # Return the consumer before the last batch is yielded, so that no unneeded Fetch is sent while Spark works on the batch.
         if (batch := self._together.batch()) is not None:
             yield batch
 
@@ -134,20 +134,20 @@ class _Pass:
             for batch in self._batches_of(consumer, intake, fetch_range):
                 if (full := self._together.add(batch)) is not None:
                     yield full
-                    # The time that Spark spends on the batch does not count.
+                    # Do not count the time that Spark spends on the batch.
                     self._progress()
         finally:
             intake.close()
 
     def _batches_of(self, consumer: SharedConsumer, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one range as long as there is no doubt, and note what is left of it."""
+        """Yield the records of one range as long as they are certain, and add the rest of the range to `unfinished`."""
         done = fetch_range.start
         while done < fetch_range.end:
             taken = intake.take(done, fetch_range.end, self._wait_s())
             if taken.first is not None:
                 if done == fetch_range.start < taken.first:
-                    # The gap may be a loss, which only the ordinary reader can find out. The rows taken in are dropped, because
-                    # that reader begins at the start, and the rows would be duplicated.
+                    # The gap may be a loss, which only the ordinary reader can find out. That reader begins at the start, so the
+                    # rows taken in here are dropped. Otherwise they would be duplicated.
                     self.unfinished.append(fetch_range)
                     return
                 done = taken.next
@@ -156,7 +156,7 @@ class _Pass:
                 yield batch
             elif taken.event is not None:
                 ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= fetch_range.end
-                # An end without a record is a gap at the start, as above: the records may have been deleted.
+                # An end without any record is a gap at the start, too: the records may have been deleted.
                 if not ended or done == fetch_range.start:
                     break
                 done = fetch_range.end
@@ -202,8 +202,8 @@ class _Together:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Add a batch. If it does not fit to the earlier ones, return these combined into one."""
-        # Do not use `nbytes` here: it takes as long as reading the range.
+        """Add a batch. If it does not fit with the earlier ones, return these combined into one."""
+        # Do not use `nbytes` here, because computing it takes as long as reading the range.
         full, size = None, batch.get_total_buffer_size()
         if self._rows + batch.num_rows > BATCH_ROWS or self._bytes + size > self._batch_bytes:
             full = self.batch()
@@ -213,7 +213,7 @@ class _Together:
         return full
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the collected batches as one, None if there are none, and begin the next one."""
+        """Return the collected batches as one, or None if there are none, and begin the next one."""
         batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
         if len(batches) < 2:
             return batches[0] if batches else None

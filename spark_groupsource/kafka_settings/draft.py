@@ -1,6 +1,6 @@
-"""Keeps a translation in progress: the settings still to translate, those already translated, and the mistakes found.
+"""Holds a translation in progress: the settings still to translate, the translated ones, and the mistakes found.
 
-librdkafka itself is asked which settings it has, and which values it accepts.
+It asks librdkafka which settings exist and which values they accept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _END = "groupkafka.end"
 _MOST = 2**31 - 1
 
 _FLAGS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}
-"""The words that librdkafka reads as true and false. The rest of this package compares with these two words."""
+"""The texts that librdkafka reads as true and false, each with the only form that the rest of this package compares with."""
 
 
 class Draft:
@@ -38,11 +38,11 @@ class Draft:
         self._reported: set[str] = set()
 
     def take(self, name: str) -> str | None:
-        """Remove a setting from `given` and return its value, `None` if there is none."""
+        """Remove a setting from `given` and return its value, or `None` if it is not given."""
         return self.given.pop(name, None)
 
     def wrong(self, name: str, reason: str, *, value: str | None = None) -> None:
-        """Add a mistake. Later steps do not report its consequences: see `has_mistake`."""
+        """Add a mistake. Later steps ask `has_mistake`, so that they do not report its consequences."""
         self._reported.add(name)
         given = "" if value is None else f" = {shown(name, value)}"
         self.problems.append(f"kafka.{shown_name(name)}{given}: {reason}" + ("" if reason.endswith("?") else "."))
@@ -63,18 +63,18 @@ class Draft:
         if reason is not None:
             self.wrong(source, reason, value=value)
         elif self.settings.get(target, read) != read:
-            self.wrong(source, f"kafka.{self.sources[target]} sets the same to another value; keep one of the two")
+            self.wrong(source, f"kafka.{self.sources[target]} sets the same thing to another value; keep only one of them")
         else:
             self.settings[target] = read
             self.sources[target] = source
 
 
 def _read(name: str, value: str) -> str:
-    """Return the value in librdkafka's form: without blanks at its ends, unless it is a secret or a user's name."""
+    """Return the value in librdkafka's form. Blanks at its ends are removed, unless it is a secret or a user's name."""
     if is_secret(name) or name == "sasl.username":
         return value
     read, lower = value.strip(), value.strip().lower()
-    # A group may be called TRUE, and a number may be 1: only a flag accepts true but not any other text.
+    # A group may be called TRUE, and a number may be 1. Only a flag accepts true and refuses any other text.
     if lower in _FLAGS and refusal(name, "true") is None and refusal(name, "neither") is not None:
         return _FLAGS[lower]
     return lower if lower in CHOICES.get(name, ()) else read
@@ -86,10 +86,7 @@ def class_name(value: str) -> str:
 
 
 def exists(name: str) -> bool:
-    """Return whether the installed librdkafka has a setting of this name.
-
-    This way a setting of a newer librdkafka works without a change here.
-    """
+    """Return whether the installed librdkafka has a setting of this name, so that settings of a newer librdkafka work."""
     return not (_objection(name, "1") or "").startswith("No such configuration property")
 
 
@@ -107,7 +104,7 @@ def refusal(name: str, value: str) -> str | None:
     is_number = "Integer configuration property" in (_objection(name, "") or "")
     # librdkafka reads 6s as 6, and 4294967297 as 1.
     if is_number and not (re.fullmatch(r"-?[0-9]{1,18}", value) and abs(int(value)) <= _MOST):
-        return f"a whole number is expected, of {_MOST} at most"
+        return f"a whole number of at most {_MOST} is expected"
     if name == "ssl.providers" and not re.fullmatch(r"\w+( *, *\w+)*", value):
         return "a list of names, without paths, is expected"
     objection = _objection(name, value)
@@ -115,7 +112,7 @@ def refusal(name: str, value: str) -> str | None:
 
 
 def nearest(name: str, value: str) -> str:
-    """Return the nearest number to `value` that librdkafka accepts. A negative number, or any other text, stays unchanged."""
+    """Return the number nearest to `value` that librdkafka accepts. A negative number or another text stays unchanged."""
     found = re.search(r"range (-?[0-9]+)\.\.(-?[0-9]+)", _objection(name, str(-_MOST)) or "")
     if found is None or not re.fullmatch(r"[0-9]{1,19}", value):
         return value
@@ -123,9 +120,9 @@ def nearest(name: str, value: str) -> str:
 
 
 def _objection(name: str, value: str) -> str | None:
-    """Return librdkafka's objection to a setting; `None` if it accepts the setting.
+    """Return librdkafka's objection to a setting, or `None` if it accepts the setting.
 
-    Nothing is started, because the last property does not exist, so that no client is made.
+    No client is started, because the last property does not exist, so librdkafka refuses the settings as a whole.
     """
     try:
         Consumer({"group.id": "-", name: value, _END: ""})

@@ -1,7 +1,7 @@
 """Replaces `${env:NAME}` in settings that may differ from host to host, in each process that makes a client.
 
-The driver sends the settings as the user wrote them. An option must not reveal the environment of a process, so a value that has
-replaced a variable never appears in a log or an error.
+The driver sends the settings as the user wrote them. An option must not reveal the environment of a process, so the value of a
+variable never appears in a log or an error.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _BEGIN = "${env:"
 _VARIABLE = re.compile(r"\$\{env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
 _SHORTEST_MASKED = 4
-"""A shorter value is not masked: it is not a secret, and if it is a single letter, masking would make lines unreadable."""
+"""Shorter values are not masked. They are not secrets, and masking a single letter would make log lines unreadable."""
 
 _put_in: set[str] = set()
-"""The values with which this process has replaced variables in settings."""
+"""The values of variables that this process has put into settings."""
 
 
 def problem(name: str, value: str) -> str | None:
-    """Return why `${env:NAME}` in this setting is malformed; `None` if it is not, or if the setting has no variables.
+    """Return what is wrong with `${env:NAME}` in this setting; `None` if nothing is, or if the setting takes no variables.
 
     Args:
         name: The name of a setting of librdkafka.
         value: Its value.
     """
     if name in PER_HOST and _BEGIN in _VARIABLE.sub("", value):
-        return "write an environment variable as ${env:NAME}; its name has letters, digits and _, and does not begin with a digit"
+        return "write ${env:NAME}, where NAME has only letters, digits and _, and does not begin with a digit"
     return None
 
 
@@ -46,7 +46,7 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
 
     Args:
         settings: The finished settings, as the driver sent them.
-        reads: Whether the client fetches records. Only then a missing rack matters, and causes a warning.
+        reads: Whether the client fetches records. Only then does a missing rack matter and cause a warning.
 
     Raises:
         OptionError: The variable of a file is not set here, or is empty.
@@ -64,20 +64,21 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
         else:
             raise OptionError(
                 f"kafka.{name} (librdkafka's name) refers to the environment variable {unset[0]}, which is not set in this "
-                "process, or is empty. Set it on this host: without the file, the connection is less safe than the options say."
+                "process, or is empty. The client does not connect, because without this file the connection would be less "
+                "secure than the options ask for. Set the variable on this host."
             )
     return found
 
 
 def without_environment(text: str) -> str:
-    """Return the text with the values of environment variables masked that this process has put into settings."""
+    """Return the text with a mask over each value of an environment variable that this process has put into settings."""
     for value in sorted(_put_in, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text
 
 
 class EnvironmentFilter(logging.Filter):
-    """Masks values from the environment in log lines. At its most detailed level, librdkafka logs all its settings."""
+    """Masks values from the environment in log lines, because librdkafka logs all its settings at its most detailed level."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Mask the values in a record, and let it pass."""
@@ -101,9 +102,10 @@ def _with_values(text: str) -> str:
 
 @functools.cache
 def _warn_of_no_rack(variable: str) -> None:
-    """Warn, once in each process for each variable, that consumers have no rack."""
+    """Warn that consumers have no rack, once in each process for each variable."""
     log.warning(
-        "The environment variable %s of kafka.client.rack is not set in this process, or is empty. Its consumers have no rack. "
-        "They read from the leaders of the partitions, no matter in which zone these are.",
+        "The environment variable %s of kafka.client.rack is not set in this process, or is empty, so its consumers have no "
+        "rack. They read from the leaders of the partitions, no matter in which zone these are. No record is affected. To read "
+        "from the nearest replica, set the variable on this host.",
         variable,
     )

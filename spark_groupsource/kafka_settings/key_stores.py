@@ -25,26 +25,26 @@ def _pem(text: str) -> str | None:
 def _put_pem(draft: Draft, target: str, text: str, source: str) -> None:
     pem = _pem(text)
     if pem is None:
-        draft.wrong(source, "text in PEM form (-----BEGIN ...) is expected, not the name of a file")
+        draft.wrong(source, "a text in PEM form (-----BEGIN ...) is expected, not the name of a file")
     else:
         draft.put(target, pem, source)
 
 
 _JKS_TRUST = (
     "librdkafka cannot read Java trust stores. Convert it: keytool -importkeystore -srckeystore truststore.jks -destkeystore "
-    "truststore.p12 -deststoretype PKCS12, then openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem; and set "
-    "kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to ca.pem, on every node"
+    "truststore.p12 -deststoretype PKCS12, then openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem. Copy ca.pem to every "
+    "node, and set kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to its path"
 )
 
 _P12_TRUST = (
-    "librdkafka reads trusted certificates as PEM. Convert it: openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem; and set "
-    "kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to ca.pem, on every node"
+    "librdkafka reads trusted certificates only as PEM. Convert it: openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem. Copy "
+    "ca.pem to every node, and set kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to its path"
 )
 
 _JKS_KEY = (
     "librdkafka cannot read Java key stores. Convert it: keytool -importkeystore -srckeystore keystore.jks -destkeystore "
-    "keystore.p12 -deststoretype PKCS12; and set kafka.ssl.keystore.type=PKCS12 and kafka.ssl.keystore.location to keystore.p12, "
-    "on every node"
+    "keystore.p12 -deststoretype PKCS12. Copy keystore.p12 to every node, and set kafka.ssl.keystore.type=PKCS12 and "
+    "kafka.ssl.keystore.location to its path"
 )
 
 
@@ -59,7 +59,7 @@ def translate_truststore(draft: Draft) -> None:
         if (location is None) == (certificates is None):
             draft.wrong(
                 "ssl.truststore.type",
-                "PEM needs kafka.ssl.truststore.location or kafka.ssl.truststore.certificates, and not both",
+                "PEM needs either kafka.ssl.truststore.location or kafka.ssl.truststore.certificates",
             )
         elif location is not None:
             draft.put("ssl.ca.location", location, "ssl.truststore.location")
@@ -97,7 +97,7 @@ def translate_keystore(draft: Draft) -> None:
 
 
 def _pkcs12_keystore(draft: Draft) -> None:
-    """Check the passwords of a PKCS12 key store: librdkafka has only one password for the file and its key."""
+    """Check the passwords of a PKCS12 key store, because librdkafka takes only one for both the file and its key."""
     password, key_password = draft.given.get("ssl.keystore.password"), draft.take("ssl.key.password")
     for name in ("ssl.keystore.location", "ssl.keystore.password"):
         if name not in draft.given:
@@ -114,7 +114,7 @@ def _pem_keystore(draft: Draft, key: str | None, chain: str | None) -> None:
         if key is not None or chain is not None:
             draft.wrong(
                 "ssl.keystore.location",
-                "kafka.ssl.keystore.key or kafka.ssl.keystore.certificate.chain is set as well; keep the file or the text",
+                "kafka.ssl.keystore.key or kafka.ssl.keystore.certificate.chain is set, too; keep either the file or the text",
             )
         draft.put("ssl.key.location", location, "ssl.keystore.location")
         draft.put("ssl.certificate.location", location, "ssl.keystore.location")

@@ -1,4 +1,4 @@
-"""Translates the settings of logins (SASL mechanisms, JAAS and OAuth), and refuses those that librdkafka does not have."""
+"""Translates the settings of logins (SASL mechanisms, JAAS and OAuth), and refuses those that librdkafka does not support."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 JAAS_FORM = 'module required name="value" name="value";'
-"""The expected form, for messages."""
+"""The form of `sasl.jaas.config`, for messages."""
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -46,7 +46,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def parse_jaas(text: str) -> Jaas | None:
-    """Read `module flag name=value ... ;` by the rules of Java's JaasConfig and StreamTokenizer.
+    """Parse `module flag name=value ... ;` by the rules of Java's JaasConfig and StreamTokenizer.
 
     Returns:
         The login module, or `None` if the text has another form.
@@ -72,7 +72,7 @@ def parse_jaas(text: str) -> Jaas | None:
 
 
 def refuse_amazon_iam(draft: Draft) -> None:
-    """Report one mistake for the four settings that the documentation of Amazon MSK asks for."""
+    """Report one mistake for all the settings that Amazon MSK's documentation recommends for IAM."""
     handlers = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.jaas.config")
     amazon = any("software.amazon.msk." in draft.given.get(name, "") for name in handlers)
     if _given_mechanism(draft) != "AWS_MSK_IAM" and not amazon:
@@ -82,9 +82,10 @@ def refuse_amazon_iam(draft: Draft) -> None:
     draft.wrong(
         "sasl.mechanism",
         "IAM authentication of Amazon MSK needs a Java class, which cannot be loaded here. Set "
-        "kafka.sasl.mechanism=OAUTHBEARER and kafka.oauth_cb=package.module:function, your function with @oauth_callback that "
-        "returns a token of the package aws-msk-iam-sasl-signer-python and its expiry in seconds since 1970. Or use MSK's SCRAM "
-        "(kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client certificate",
+        "kafka.sasl.mechanism=OAUTHBEARER and kafka.oauth_cb=package.module:function, the name of your function with "
+        "@oauth_callback that returns a token of the package aws-msk-iam-sasl-signer-python and its expiry in seconds since "
+        "1970. Or use MSK's SCRAM (kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client "
+        "certificate",
     )
 
 
@@ -106,7 +107,7 @@ def translate_jaas(draft: Draft) -> None:
         draft.wrong(name, KERBEROS)
     elif mechanisms is None:
         known = ", ".join(module.rpartition(".")[2] for module in LOGIN_MODULES)
-        draft.wrong(name, f"its login module is not one of Kafka's: {known}")
+        draft.wrong(name, f"its login module is unknown; Kafka has {known}")
     elif _given_mechanism(draft) not in mechanisms:
         draft.wrong("sasl.mechanism", f"the login module in kafka.{name} needs {' or '.join(mechanisms)}")
     elif mechanisms == ("OAUTHBEARER",):
@@ -123,7 +124,7 @@ def _password_jaas(draft: Draft, options: dict[str, str]) -> None:
         else:
             draft.wrong(name, f"it has no {option}")
     if options.pop("tokenauth", "false").lower() == "true":
-        draft.wrong(name, "delegation tokens (tokenauth) are not available in librdkafka: use the user's own name and password")
+        draft.wrong(name, "librdkafka does not support delegation tokens (tokenauth); use the user's name and password")
     _rest_of_jaas(draft, options)
 
 
@@ -153,7 +154,7 @@ def _oauth_jaas(draft: Draft, options: dict[str, str]) -> None:
     if unsecured:
         draft.wrong(
             name,
-            "for unsigned tokens (tests only) write kafka.enable.sasl.oauthbearer.unsecure.jwt=true and "
+            "for unsigned tokens (only for tests) set kafka.enable.sasl.oauthbearer.unsecure.jwt=true and "
             "kafka.sasl.oauthbearer.config=principal=<user>",
         )
     _rest_of_jaas(draft, options)
@@ -166,8 +167,8 @@ def translate_oauth(draft: Draft) -> None:
     """Translate the settings of OAUTHBEARER: the function for tokens, or the OAuth server."""
     callback = draft.take(OAUTH_CALLBACK)
     if callback is not None and not _FUNCTION_NAME.fullmatch(callback.strip()):
-        # Its value is not shown: it may be a token.
-        draft.wrong(OAUTH_CALLBACK, "the name of a function that can be imported is expected, as package.module:function")
+        # Do not show the value, because it may be a token.
+        draft.wrong(OAUTH_CALLBACK, "the name of an importable function is expected, as package.module:function")
     elif callback is not None:
         draft.settings[OAUTH_CALLBACK] = callback.strip()
         draft.sources[OAUTH_CALLBACK] = OAUTH_CALLBACK
@@ -188,13 +189,15 @@ def translate_oauth(draft: Draft) -> None:
     url = draft.given.get("sasl.oauthbearer.token.endpoint.url", "")
     if url.strip().lower().startswith("file:"):
         draft.take("sasl.oauthbearer.token.endpoint.url")
-        draft.wrong("sasl.oauthbearer.token.endpoint.url", "librdkafka fetches tokens over https; it cannot read one from a file")
+        draft.wrong(
+            "sasl.oauthbearer.token.endpoint.url", "librdkafka fetches tokens over https, and cannot read one from a file"
+        )
     elif url and "sasl.oauthbearer.method" not in draft.given:
         draft.put("sasl.oauthbearer.method", "oidc", "sasl.oauthbearer.token.endpoint.url")
 
 
 def check_mechanism(draft: Draft) -> None:
-    """Check that a mechanism is set, that librdkafka supports it, and that the settings that it needs are there."""
+    """Check that a mechanism is set, that librdkafka supports it, and that no setting is missing for it."""
     if draft.has_mistake("sasl.") or draft.has_mistake(OAUTH_CALLBACK):
         return
     mechanism = draft.settings.get("sasl.mechanism")
@@ -208,7 +211,7 @@ def check_mechanism(draft: Draft) -> None:
     elif mechanism == "OAUTHBEARER":
         _tokens(draft)
     elif OAUTH_CALLBACK in draft.settings:
-        draft.wrong(OAUTH_CALLBACK, "only OAUTHBEARER takes tokens; set kafka.sasl.mechanism=OAUTHBEARER, or remove it")
+        draft.wrong(OAUTH_CALLBACK, "only OAUTHBEARER uses tokens; set kafka.sasl.mechanism=OAUTHBEARER, or remove this setting")
     else:
         for needed in ("sasl.username", "sasl.password"):
             if needed not in draft.settings:
@@ -220,7 +223,7 @@ def _tokens(draft: Draft) -> None:
     if OAUTH_CALLBACK in settings:
         unused = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
         for name in sorted(unused - {"sasl.oauthbearer.config"}):
-            draft.wrong(name, "kafka.oauth_cb provides the tokens, so this is unused; keep one of the two")
+            draft.wrong(name, "kafka.oauth_cb provides the tokens, so this has no effect; keep only one of them")
     elif settings.get("sasl.oauthbearer.method") != "oidc":
         if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
             draft.wrong(

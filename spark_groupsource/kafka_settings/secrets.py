@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"
 )
-"""Names whose values are secret, including misspelt names."""
+"""Matches names of settings with secret values, even if they are misspelt."""
 
 MASK = "********"
 
 _SHOWN_NAME = 80
 
 _SHOWN_CHARACTERS = 300
-"""A longer value is cut."""
+"""Longer values are cut."""
 
 
 def is_secret(name: str) -> bool:
@@ -24,9 +24,9 @@ def is_secret(name: str) -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """Return the value in a form that a message may show.
+    """Return a value in a form that a message may show.
 
-    A secret is masked completely. In an address, the user, the password and the query are masked. A long value is cut.
+    A secret is masked completely. In an address, user, password and query are masked. A long value is cut.
     """
     if is_secret(name):
         return MASK
@@ -35,16 +35,16 @@ def shown(name: str, value: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return the name of an unknown option in a form that a message may show, because it may be a part of a secret.
+    """Return the name of an unknown option in a form that a message may show, because the name may be a part of a secret.
 
-    In a properties file, each line of a pasted key is an entry of its own unless the previous line ends with a backslash.
+    In a properties file, each line of a pasted key becomes an entry unless the previous line ends with a backslash.
     """
     words = re.split(r"[._-]", name)
-    # No option is a single word with a digit, but the last line of a key may look like one, with the `=` at its end.
+    # No option is a single word with a digit. The last line of a key may look like that, with an `=` at its end.
     like_a_name = len(words) > 1 or not re.search(r"\d", name)
     if like_a_name and all(re.fullmatch(r"[A-Za-z0-9]{1,30}", word) for word in words) and len(name) <= _SHOWN_NAME:
         return name
-    return "a name that is not shown (does a value before it have a line break, without a \\ at the end of the line?)"
+    return "a name that is not shown (does the value before it have a line break without a \\ at the end of the line?)"
 
 
 def _address(text: str) -> str:
@@ -66,7 +66,7 @@ def without_secrets(text: str, settings: Mapping[str, object]) -> str:
 
 
 class Settings(Mapping[str, str]):
-    """Settings of librdkafka that cannot be changed, and whose repr shows no secret."""
+    """An immutable mapping of librdkafka's settings, whose `repr` shows no secret."""
 
     __slots__ = ("_settings",)
 

@@ -1,7 +1,4 @@
-"""Tables of the settings of Kafka clients.
-
-They list librdkafka's own properties, and the settings of Java's clients that are renamed, rewritten or refused here.
-"""
+"""Tables of the settings of Kafka clients: librdkafka's, and those of Java's clients that are renamed, rewritten or refused."""
 
 from __future__ import annotations
 
@@ -41,8 +38,8 @@ NAMES = frozenset(
         """,
     )
 )
-"""librdkafka's settings that are known to be safe and useful here. A misspelt name is compared with them. draft.py asks
-librdkafka itself which other settings it has, and which values it accepts."""
+"""librdkafka's settings that are known to be safe and useful here, also as suggestions for a misspelt name. draft.py asks
+librdkafka which other settings exist, and which values they accept."""
 
 PRODUCER_NAMES = frozenset(
     re.findall(
@@ -64,10 +61,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
     "ssl.endpoint.identification.algorithm": ("none", "https"),
 }
-"""Settings that this package reads itself, with every value that it can read, in upper or lower case."""
+"""Settings whose values this package depends on, each with all values that it understands, in upper or lower case."""
 
 NAMES_CODE = re.compile(r"plugin|librar|engine|provider|class|callback|module|_cb$")
-"""Settings of a newer librdkafka with such a name are not passed on, because an option must not load code."""
+"""Matches names of settings that may load code. Unknown settings with such names are refused."""
 
 RENAMED: Mapping[str, str] = {
     "compression.codec": "compression.type",
@@ -103,7 +100,7 @@ REWRITTEN: Mapping[tuple[str, str], str] = {
     ("topic.metadata.refresh.interval.ms", "0"): "100",
     ("ssl.endpoint.identification.algorithm", ""): "none",
 }
-"""Values that Java and librdkafka write differently, by librdkafka's name."""
+"""Values that Java and librdkafka write differently, with librdkafka's name of the setting."""
 
 WITHIN_RANGE = frozenset(
     {
@@ -122,23 +119,23 @@ WITHIN_RANGE = frozenset(
         "topic.metadata.refresh.interval.ms",
     }
 )
-"""Numbers for which Java's range is wider than librdkafka's, by librdkafka's name. The nearest number that librdkafka accepts
-makes no difference to users: a client asks more often, waits for at most an hour or a day, or fetches a little more or less at a
-time."""
+"""Settings whose numbers have a wider range in Java than in librdkafka, by librdkafka's name. The nearest number that librdkafka
+accepts makes no difference to users: a client asks more often, waits for at most an hour or a day, or fetches a little more or
+less at a time."""
 
 BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty text."""
 
 PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
-"""Settings in which `${env:NAME}` is a variable of the process that makes the client: the place of its host, and the files on it.
-An option must not reveal the environment, so settings whose values are shown are not included: `client.id` appears in
-librdkafka's log lines, in the ids of members and at the brokers, and `bootstrap.servers` is shown as well. Secrets are not
-included either, because an executor gets them from `oauth_cb` or in a file. Revoked certificates are the same on every host
-(`ssl.crl.location`)."""
+"""Settings in which `${env:NAME}` is a variable of the process that makes the client: the rack of its host, and the files on it.
+
+An option must not reveal the environment, so this set has no setting whose value is shown. `client.id` appears in librdkafka's
+log lines, in the ids of members and at the brokers, and `bootstrap.servers` is shown, too. It has no secrets either, because an
+executor gets them from `oauth_cb` or in a file, nor `ssl.crl.location`, which is the same on every host."""
 
 LEFT_OUT_IF_UNSET = frozenset({"client.rack"})
-"""Settings with variables that a client can do without. A missing file is an error: the client would trust other certificates, or
-show none."""
+"""Settings that a client can do without if their variable is not set. A missing file is an error, because the client would trust
+other certificates, or present none."""
 
 OAUTH_CALLBACK = "oauth_cb"
 """The setting that names the function for tokens, without the `kafka.` prefix."""
@@ -147,13 +144,13 @@ OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:functi
 
 
 class Refused(Enum):
-    """The reasons why a setting is refused, in the words of the errors."""
+    """The reasons why a setting is refused, as the errors word them."""
 
-    DECIDED = "groupkafka decides this itself, so that its guarantees hold"
+    DECIDED = "groupkafka decides this, so that its guarantees hold"
     ABSENT = "librdkafka has no such setting"
     JAVA = "it is for Java's client, and there is no Java client here"
     NO_EFFECT = "it has no effect here"
-    NATIVE_CODE = "it would load a library of native code, which an option may not do"
+    NATIVE_CODE = "it would load a library of native code, which an option must not do"
     KERBEROS = "Kerberos is not available, because confluent-kafka's packages are built without GSSAPI"
 
 
@@ -199,22 +196,22 @@ _READ_AS_BINARY = "keys and values are binary columns, as in Spark's own source:
 _WRITTEN_AS_BINARY = (
     "keys and values are binary or string columns, as in Spark's own sink: serialize them with DataFrame operations"
 )
-_TLS_VERSION = "OpenSSL negotiates the newest TLS version that both sides have; remove it"
+_TLS_VERSION = "OpenSSL negotiates the newest TLS version that both sides support; remove it"
 _PARTITIONER = (
-    "rows with a key go to the partition that Java's producer would choose. For another choice set kafka.partitioner to one of "
-    "librdkafka's, or add the column partition"
+    "rows with a key go to the partition that Java's producer would choose. For another choice, set kafka.partitioner to a "
+    "partitioner of librdkafka, or add the column partition"
 )
 
 _INSTEAD: Mapping[str, str] = {
     "auto.offset.reset": "set the option startingOffsets to earliest or latest instead",
     "default.api.timeout.ms": "set kafka.request.timeout.ms instead",
-    "group.protocol.type": "remove it. The rebalance protocol is kafka.group.protocol",
+    "group.protocol.type": "remove it. kafka.group.protocol sets the rebalance protocol",
     "key.deserializer": _READ_AS_BINARY,
     "key.serializer": _WRITTEN_AS_BINARY,
     "max.poll.records": "set the option maxOffsetsPerTrigger, or remove it",
     "partitioner.class": _PARTITIONER,
     "partitioner.ignore.keys": _PARTITIONER,
-    "socket.connection.setup.timeout.max.ms": "set kafka.socket.connection.setup.timeout.ms, which is never lengthened",
+    "socket.connection.setup.timeout.max.ms": "set kafka.socket.connection.setup.timeout.ms, which never grows",
     "ssl.ca.certificate.stores": "set kafka.ssl.ca.location",
     "ssl.enabled.protocols": _TLS_VERSION,
     "ssl.protocol": _TLS_VERSION,
@@ -282,7 +279,7 @@ CALLBACKS = frozenset(
         """,
     )
 )
-"""Settings whose values are functions or objects in librdkafka or confluent-kafka. The text of an option cannot hold them."""
+"""Settings of librdkafka or confluent-kafka whose values are functions or objects, so they cannot be an option's text."""
 
 STRUCTURED = frozenset(
     re.findall(
@@ -294,10 +291,10 @@ STRUCTURED = frozenset(
         """,
     )
 )
-"""Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
+"""Settings that are translated together with others: some of Java's, and confluent-kafka's token callback."""
 
 KNOWN_NAMES = NAMES | PRODUCER_NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
-"""All names except those of callbacks. A misspelt name is compared with them."""
+"""All names except those of callbacks, as suggestions for a misspelt name."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",
@@ -310,7 +307,7 @@ ASSIGNORS: Mapping[str, str] = {
 """The assignors that librdkafka has, by their names and their Java classes."""
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""The mechanisms of SASL that confluent-kafka's packages have."""
+"""The mechanisms of SASL that confluent-kafka's packages support."""
 
 MECHANISM_NAMES = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
 """`MECHANISMS`, for messages."""
@@ -322,7 +319,7 @@ LOGIN_MODULES: Mapping[str, tuple[str, ...]] = {
     _COMMON + "scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     _COMMON + "oauthbearer.OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
-"""Java's login modules and the mechanisms that each serves."""
+"""Java's login modules, each with its mechanisms."""
 
 OIDC_CLASSES = frozenset(
     {
@@ -337,7 +334,7 @@ JWT_RETRIEVERS: Mapping[str, str] = {
     _COMMON + "oauthbearer.ClientCredentialsJwtRetriever": "client_credentials",
     _COMMON + "oauthbearer.JwtBearerJwtRetriever": "urn:ietf:params:oauth:grant-type:jwt-bearer",
 }
-"""Java's token retrievers and the grant type that each uses."""
+"""Java's token retrievers, each with its grant type."""
 
 CLASSIC_ONLY = ("heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms")
 """Settings that exist only with `group.protocol=classic`."""
@@ -348,7 +345,7 @@ AT_MOST: tuple[tuple[str, int, str, int], ...] = (
     ("reconnect.backoff.ms", 0, "reconnect.backoff.max.ms", 10_000),
     ("retry.backoff.ms", 100, "retry.backoff.max.ms", 1_000),
 )
-"""Pairs of durations (ms), each with its default here, of which the first must not exceed the second.
+"""Pairs of durations in ms, each with its default here. The first must not exceed the second.
 
-Our default of `reconnect.backoff.ms` never exceeds the user's maximum, so it is given as 0.
+Our default of `reconnect.backoff.ms` adapts to the user's maximum, so it is given as 0.
 """

@@ -1,11 +1,11 @@
 """Translates the options `kafka.*` from settings of Kafka's Java client into settings of librdkafka.
 
-Users of Spark's own source write Java's names and values. librdkafka's names are accepted as well. A setting with the same
-meaning is passed on, renamed or rewritten. A setting that has no effect here, or a different one, is an error that tells what to
-write instead.
+Users of Spark's own source write Java's names and values. librdkafka's names are accepted, too. A setting with the same meaning
+in librdkafka is passed on, renamed or rewritten. A setting that would have no effect, or another one, is an error that tells what
+to write instead.
 
-Inside this package, names have no prefix `kafka.`, but messages always show it. A message shows a value only if its setting is
-known and not a secret.
+In this package names have no prefix `kafka.`, but messages always show it. A message shows a value only if its setting is known
+and not a secret.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Translation(NamedTuple):
 
 
 def option_error(problems: tuple[str, ...]) -> OptionError:
-    """Return one error that lists all mistakes."""
+    """Return an error that lists all mistakes."""
     if len(problems) == 1:
         return OptionError(problems[0])
     return OptionError(f"{len(problems)} options are wrong:" + "".join(f"\n  - {problem}" for problem in problems), problems)
@@ -62,7 +62,7 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
     """Translate Kafka client settings for librdkafka.
 
     Args:
-        settings: Values by Java's or librdkafka's names, in upper or lower case and without the prefix `kafka.`.
+        settings: The values by Java's or librdkafka's names, in upper or lower case and without the prefix `kafka.`.
 
     Returns:
         The settings for librdkafka.
@@ -81,7 +81,7 @@ def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Tran
 
     Args:
         settings: See `translate`.
-        writes: Whether the settings are for a producer. Otherwise they are for a consumer.
+        writes: Whether the settings are for a producer, not for a consumer.
     """
     draft = Draft({name.strip().lower(): value for name, value in settings.items()}, writes=writes)
     for step in (
@@ -108,11 +108,11 @@ def _refuse_unusable_text(draft: Draft) -> None:
     for name, value in list(draft.given.items()):
         if "\0" in name + value or any("\ud800" <= character <= "\udfff" for character in name + value):
             draft.take(name)
-            draft.wrong(name, "it contains a character (NUL, or half a surrogate pair) that Kafka's clients cannot use")
+            draft.wrong(name, "it contains a character that Kafka clients cannot use (NUL, or half a surrogate pair)")
 
 
 def _leave_out_other_codecs(draft: Draft) -> None:
-    """Remove the compression levels of codecs that are not used: librdkafka has one level, which would apply to the used one."""
+    """Remove compression levels of codecs that are not used, because librdkafka has only one level, for the codec in use."""
     used = (draft.given.get("compression.type") or draft.given.get("compression.codec") or "none").strip().lower()
     for codec in {"gzip", "lz4", "zstd"} - {used} if draft.writes else ():
         draft.take(f"compression.{codec}.level")
@@ -121,8 +121,8 @@ def _leave_out_other_codecs(draft: Draft) -> None:
 def _translate_each(draft: Draft) -> None:
     """Translate the settings that do not depend on others."""
     if "metadata.max.age.ms" in draft.given and "topic.metadata.refresh.interval.ms" not in draft.given:
-        # In Java, this setting is the interval at which the client requests metadata. In librdkafka, the setting of that name
-        # is how long an answer is valid, which it derives from the interval.
+        # In Java, this setting is the interval between requests for metadata. In librdkafka, the setting with this name is the
+        # time for which an answer is valid, which librdkafka derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
     of_others, reason = (CONSUMER_ONLY, _OF_CONSUMERS) if draft.writes else (PRODUCER_ONLY, _OF_PRODUCERS)
     for name, value in sorted(draft.given.items()):
@@ -145,11 +145,11 @@ def _translate_each(draft: Draft) -> None:
             usable = KNOWN_NAMES - of_others - REFUSED_SETTINGS.keys()
             near = difflib.get_close_matches(name, usable, n=3, cutoff=0.75) if shown_name(name) == name else []
             hint = f". Did you mean {' or '.join('kafka.' + found for found in near)}?" if near else ""
-            draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting of this name{hint}")
+            draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting with this name{hint}")
 
 
-_OF_PRODUCERS = "it is a producer's setting, and this source only reads; remove it"
-_OF_CONSUMERS = "it is a consumer's setting, and this sink only writes; remove it"
+_OF_PRODUCERS = "it is a setting of producers, but this source only reads; remove it"
+_OF_CONSUMERS = "it is a setting of consumers, but this sink only writes; remove it"
 
 
 def _rewrite_servers(draft: Draft) -> None:
@@ -169,7 +169,7 @@ def _translate_buffer(draft: Draft, value: str) -> None:
     if re.fullmatch(r"[0-9]{1,12}", value.strip()) and int(value) >= 1024:
         draft.put("queue.buffering.max.kbytes", str(int(value) // 1024), "buffer.memory")
     else:
-        draft.wrong("buffer.memory", "a number of bytes is expected, of 1024 at least", value=value)
+        draft.wrong("buffer.memory", "a number of at least 1024 bytes is expected", value=value)
 
 
 def _translate_assignors(draft: Draft, value: str) -> None:
@@ -178,20 +178,20 @@ def _translate_assignors(draft: Draft, value: str) -> None:
     known = [ASSIGNORS.get(part) or ASSIGNORS.get(part.lower()) for part in given]
     if not given or None in known:
         draft.wrong(
-            name, "cooperative-sticky, range or roundrobin (or their Java classes) are expected; librdkafka has no other assignor"
+            name, "cooperative-sticky, range or roundrobin (or the Java class) is expected; librdkafka has no other assignor"
         )
     elif len(set(known)) > 1 and "cooperative-sticky" in known:
         draft.wrong(
             name,
-            "cooperative-sticky cannot be in one list with range or roundrobin: librdkafka cannot move a running group from one "
-            "kind to the other. Set cooperative-sticky alone, or the assignor of the other members of the group",
+            "cooperative-sticky cannot be combined with range or roundrobin, because librdkafka cannot move a running group from "
+            "one kind to the other. Set cooperative-sticky alone, or the assignor of the other members of the group",
         )
     else:
         draft.put(name, ",".join(assignor for assignor in dict.fromkeys(known) if assignor), name)
 
 
 def _check_layers(draft: Draft) -> None:
-    """Refuse credentials and certificates that the security protocol does not use: the user expects a safer connection."""
+    """Refuse credentials and certificates that the security protocol ignores, because the user expects a safer connection."""
     protocol = draft.settings.get("security.protocol", "plaintext")
     for layer, prefix, remedy in (
         ("sasl", ("sasl.", "enable.sasl.", OAUTH_CALLBACK), "SASL_SSL (or SASL_PLAINTEXT)"),
@@ -200,7 +200,7 @@ def _check_layers(draft: Draft) -> None:
         unused = sorted({draft.sources[name] for name in draft.settings if name.startswith(prefix)})
         if unused and layer not in protocol.split("_") and not draft.has_mistake("security.protocol"):
             names = ", ".join("kafka." + name for name in unused)
-            draft.wrong("security.protocol", f"it is {protocol}, which leaves {names} unused; set it to {remedy}")
+            draft.wrong("security.protocol", f"it is {protocol}, so {names} would have no effect; set it to {remedy}")
 
 
 def _check_protocol(draft: Draft) -> None:
@@ -213,7 +213,7 @@ def _check_protocol(draft: Draft) -> None:
         return
     for name in CLASSIC_ONLY:
         if name in draft.settings:
-            draft.wrong(name, "with kafka.group.protocol=consumer the broker decides it (KIP-848); remove it")
+            draft.wrong(name, "with kafka.group.protocol=consumer the broker decides this (KIP-848); remove it")
 
 
 def _check_relations(draft: Draft) -> None:
@@ -225,7 +225,9 @@ def _check_relations(draft: Draft) -> None:
         least, most = int(settings.get(low, low_default)), int(settings.get(high, high_default))
         if least > most:
             by_default = "" if low in settings else " by default"
-            draft.wrong(low, f"it is {least} ms{by_default}, which is above kafka.{high} ({most} ms)")
+            draft.wrong(
+                low, f"it is {least} ms{by_default}, which is above kafka.{high} ({most} ms); lower one or raise the other"
+            )
     sent = int(settings.get("message.max.bytes", "1000000"))
     received = int(settings.get("receive.message.max.bytes", "100000000"))
     fetched = int(settings.get("fetch.max.bytes", max(52428800, sent)))
@@ -233,7 +235,7 @@ def _check_relations(draft: Draft) -> None:
         draft.wrong("fetch.max.bytes", f"it is {fetched}; librdkafka needs at least kafka.message.max.bytes, which is {sent}")
     if "receive.message.max.bytes" in settings and received < fetched + 512:
         draft.wrong(
-            "receive.message.max.bytes", f"it is {received}, and must be at least kafka.fetch.max.bytes ({fetched}) + 512"
+            "receive.message.max.bytes", f"it is {received}, but it must be at least kafka.fetch.max.bytes ({fetched}) + 512"
         )
     if int(settings.get("topic.metadata.refresh.interval.ms", 1)) < 0:
         name = "topic.metadata.refresh.interval.ms"
@@ -247,26 +249,26 @@ def _check_suites(draft: Draft) -> None:
     elif "TLS_" in suites:
         draft.wrong(
             "ssl.cipher.suites",
-            "it has suites of TLS 1.3, and librdkafka's list is for TLS 1.2: all suites of TLS 1.3 stay allowed. To exclude one, "
-            "set ssl.cipher.suites of the brokers. Remove the names that begin with TLS_",
+            "it contains suites of TLS 1.3, but librdkafka's list is for TLS 1.2, so all suites of TLS 1.3 stay allowed. Remove "
+            "the names that begin with TLS_. To exclude such a suite, set ssl.cipher.suites at the brokers",
         )
 
 
 def servers(text: str, protocol: str) -> str:
     """Return the addresses in the form that librdkafka reads: host:port separated by commas, with IPv6 addresses in brackets.
 
-    Java's client leaves out empty entries and blanks around an address, and accepts an IPv6 address without brackets
-    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka takes the last number of such an address as a
-    part of the host, a line break as a part of a name, and uses 9092 for a missing port. It leaves out a server that it cannot
-    read and all that follow, and reports that only in its log.
+    Java's client ignores empty entries and blanks around an address, and accepts an IPv6 address without brackets
+    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka takes the port of such an address for a part of
+    the host, and a line break for a part of the name, and uses 9092 for a missing port. It drops a server that it cannot read,
+    and all servers after it, and only logs that.
 
     Args:
         text: The addresses as Java's client accepts them. Each may begin with the name of the protocol, in upper or lower case.
         protocol: `security.protocol`, in lower case.
 
     Raises:
-        ValueError: An address has no port, a wrong port or another protocol, or there is no address. The text tells what to
-            write, and shows no password.
+        ValueError: An address has no port, a wrong port or another protocol, or there is no address at all. The text tells what
+            to write, and shows no password.
     """
     given = [server.strip() for server in text.split(",")]
     read = [_server(server, protocol) for server in given if server]
@@ -281,12 +283,12 @@ def _server(server: str, protocol: str) -> str:
     if address is None or host is None or not 0 < int(address[4]) < 65536:
         raise ValueError(f"{shown('', server)} is not the address of a broker: {HOST_AND_PORT}")
     if (address[1] or protocol).lower() != protocol:
-        raise ValueError(f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone")
+        raise ValueError(f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write only host:port")
     return f"{host}:{int(address[4])}"
 
 
 def _host(text: str) -> str | None:
-    """Return a name or an IPv4 address unchanged, and an IPv6 address with its zone in brackets; `None` for anything else."""
+    """Return a name or an IPv4 address unchanged, an IPv6 address with its zone in brackets, and `None` for any other text."""
     if _NAME.fullmatch(text):
         return text
     address, mark, zone = text.partition("%")

@@ -1,1 +1,1 @@
-"""Counts what a run of a query does, and serves the figures to Prometheus."""
+"""Counts what a query does, and serves the numbers to Prometheus."""

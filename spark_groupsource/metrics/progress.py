@@ -17,25 +17,27 @@ SINK_COMMIT = "groupkafka_sink_commit_seconds"
 
 
 class ProgressCounters:
-    """Counts rows read, bytes observed and rows written. `of` returns the counters of a registry."""
+    """Counts rows read, bytes observed and rows written, in a registry of Prometheus."""
 
     _by_registry: ClassVar[WeakKeyDictionary[CollectorRegistry, ProgressCounters]] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> ProgressCounters:
-        """Return the counters in this registry. The first listener makes them, and listeners of later sessions share them."""
+        """Return the counters of this registry. The first listener creates them, and listeners of later sessions share them."""
         if registry not in cls._by_registry:
             cls._by_registry[registry] = cls(registry)
         return cls._by_registry[registry]
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._rows = Counter(ROWS, "Rows that Spark's tasks have read.", ["group", "query"], registry=registry)
-        self._bytes = Counter(BYTES, "What DataFrame.observe counted as `bytes`.", ["query"], registry=registry)
+        self._bytes = Counter(BYTES, "The metric `bytes` of DataFrame.observe.", ["query"], registry=registry)
         labels = ["query", "result"]
         self._sink_rows = Counter(
-            SINK_ROWS, "Rows of the sink: written, or skipped as written before.", labels, registry=registry
+            SINK_ROWS, "Rows of the sink: written, or skipped because they were written before.", labels, registry=registry
         )
-        self._sink_commit = Gauge(SINK_COMMIT, "The longest commit of the newest micro-batch.", ["query"], registry=registry)
+        self._sink_commit = Gauge(
+            SINK_COMMIT, "The longest commit of a task in the last micro-batch.", ["query"], registry=registry
+        )
 
     def add(self, query: str, rows: Iterable[tuple[str, int]], observed: Mapping[str, Mapping[str, Any]]) -> None:
         """Add a micro-batch.

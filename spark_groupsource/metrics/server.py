@@ -24,18 +24,18 @@ from spark_groupsource.patience import Deadline
 log = logging.getLogger(__name__)
 
 PORT_PATIENCE_S = 30.0
-"""How long to wait for a port: Spark restarts a query while the process of its previous run may still be leaving the group. That
-may take REQUEST_TIMEOUT_S until the process handles the signal, AT_STOP_S and LEAVE_S."""
+"""How long to wait for a port. When Spark restarts a query, the process of its previous run may still be leaving the group, which
+takes up to REQUEST_TIMEOUT_S until the process handles the signal, and then AT_STOP_S and LEAVE_S."""
 
 SCRAPE_SILENCE_S = 30
-"""How long a client of the metrics' port may neither send nor read anything. A scrape takes ms."""
+"""How long a client of the metrics port may neither send nor read anything. A scrape takes milliseconds."""
 
 
 class _Handler(WSGIRequestHandler):
     """Answers one scrape, and logs nothing.
 
     The library's own handler waits forever for a client that connected and vanished. Each such client would keep a thread and a
-    socket in the process that is the group's member.
+    socket open in the runner.
     """
 
     timeout = SCRAPE_SILENCE_S
@@ -74,20 +74,23 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     """Serve the metrics of `tally`. Port 0 means any free port.
 
     Raises:
-        OptionError: the port is taken for longer than PORT_PATIENCE_S, or this machine cannot listen at that address.
+        OptionError: another process keeps the port for longer than PORT_PATIENCE_S, or this machine cannot listen there.
     """
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
     try:
         started = Deadline(PORT_PATIENCE_S).retry(lambda: start_http_server(port, host, registry), _is_taken)
-    except UnicodeError:  # a label of the name is empty or too long
-        raise OptionError(f"metrics.host = {host}: this is not a valid host name, so this query stops.") from None
+    except UnicodeError:  # a part of the name between two dots is empty or too long
+        raise OptionError(
+            f"metrics.host = {host}: this is not a valid host name, so this query stops. Set it to an address of the driver's "
+            "machine."
+        ) from None
     except OSError as error:
         raise _cannot_listen(error, host, port) from None
     served = MetricsServer(*started)
     if port:
         log.info("metrics at %s", served.url)
-    else:  # only this line shows the port, and by default Python shows only warnings and errors
+    else:  # a warning, because only this line shows the port, and by default Python shows only warnings and errors
         log.warning("metrics at %s", served.url)
     return served
 
@@ -100,13 +103,12 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
     if _is_taken(error):
         return OptionError(
             f"metrics.port = {port}: the port is taken on {host} by another source or another process, so this query stops. Each "
-            "source of a driver serves its own metrics: give each its own port, or set metrics.port=0 for a free port, which the "
-            "log shows."
+            "source serves its own metrics. Give each its own port, or set metrics.port=0 for a free port, which the log shows."
         )
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return OptionError(
             f"metrics.host = {host}: this is not an address of the driver's machine ({error.strerror}), so this query stops. "
-            "Set it to one of the machine's own addresses."
+            "Set it to an address of that machine."
         )
     return OptionError(
         f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), so this query stops. "
@@ -117,7 +119,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
 class TallyCollector(Collector):
     """Gives prometheus-client's registry every metric of METRICS, in that order.
 
-    The metrics are computed on the thread of the scrape from values that are never edited, without waiting for another thread.
+    It runs on the thread of the scrape, and waits for no other thread, because a tally's values are replaced and never edited.
     """
 
     def __init__(self, tally: Tally) -> None:

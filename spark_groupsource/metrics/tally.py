@@ -1,7 +1,7 @@
 """Counts what one run of a query has done so far, and keeps its current state, for the metrics.
 
-The query reports to a tally as to any `observer.Observer`. A scrape reads the tally on another thread. There is no lock, because
-each field is written by one thread, and holds a value that is replaced and never edited.
+The query reports its events to a tally, which is an `observer.Observer`. A scrape reads the tally on another thread. No lock is
+needed, because only one thread writes each field, and a field's value is replaced and never edited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DURATION_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 @dataclass(frozen=True)
 class Durations:
-    """A histogram: the number of durations in each bucket of DURATION_BUCKETS_S and above the last one, and their sum."""
+    """A histogram: how many durations are in each bucket of DURATION_BUCKETS_S and above the last one, and their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS_S) + 1)
     sum_s: float = 0.0
@@ -46,7 +46,7 @@ class Tally(Observer):
     def __init__(
         self, group: str, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """Begin with nothing counted.
+        """Make an empty tally.
 
         Args:
             group: the group's name.
@@ -77,11 +77,11 @@ class Tally(Observer):
     # On the runner's main thread, by the cycle.
 
     def joining(self, stream: str) -> None:
-        """Note the name of the stream."""
+        """Keep the name of the stream."""
         self.stream = stream
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
-        """Note the ends. Time the call and count its offsets if it made a plan."""
+        """Keep the ends. If the call made a plan, time it and count its offsets."""
         self.ends = ends
         self.last_plan_at = self._wall_clock()
         if ranges is not None:
@@ -89,7 +89,7 @@ class Tally(Observer):
             self.planned_offsets += _offsets(ranges)
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Time the claim and count its offsets, once for each plan."""
+        """Time the claim and count its offsets, only once for each plan."""
         if plan > self._newest_claim:
             self._newest_claim = plan
             self.claiming = self.claiming.with_one(seconds)
@@ -100,7 +100,7 @@ class Tally(Observer):
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """Replace the assignment."""
+        """Keep the new assignment."""
         self.assignment = Assignment(partitions, draining, generation, member_id)
 
     def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
@@ -109,7 +109,7 @@ class Tally(Observer):
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """Time a commit, and count its error."""
+        """Time a commit, and count its error if it fails."""
         began = self._clock()
         try:
             yield

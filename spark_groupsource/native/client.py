@@ -33,7 +33,7 @@ _LEVELS = (
 
 
 class NativeClient:
-    """A consumer or a producer of librdkafka. Its log lines, errors and reports come in one queue, which its owner polls.
+    """A consumer or a producer of librdkafka. Its log lines, errors and reports arrive in one queue, which its owner polls.
 
     Args:
         kind: `CONSUMER` or `PRODUCER`.
@@ -43,14 +43,14 @@ class NativeClient:
         NativeUnavailable: This process cannot use librdkafka's C API.
         OptionError: librdkafka refuses the settings.
         AuthenticationFailed: `kafka.oauth_cb` returns no token.
-        ProcessLimitReached: The process has no memory or no thread left.
+        ProcessLimitReached: The process cannot get more memory or threads.
     """
 
     def __init__(self, kind: int, client: Mapping[str, str]) -> None:
         self._kafka = load_libraries().kafka
         client = resolved(client, reads=kind == CONSUMER)
         self.pid = os.getpid()
-        # The callback must not refer to `self`: a cycle would keep the client from being freed.
+        # The callback must not refer to `self`, because a reference cycle would keep the client from being freed.
         errors: dict[int, KafkaError] = {}
         self.errors = errors
 
@@ -73,11 +73,11 @@ class NativeClient:
         self._kafka.set_log_queue(self._handle, None)
 
     def connect(self, timeout_s: float) -> bool:
-        """Wait for a connection to a broker, best effort, because other calls would wait longer for it.
+        """Wait for a connection to a broker, best effort, because other calls would wait longer for one.
 
         librdkafka looks for a coordinator or a leader only every 500 ms, and a new client drops its first connection, to the
-        bootstrap server, as soon as it knows the brokers. A request to a particular broker connects to it immediately. Whatever
-        the broker answers, there is a connection then.
+        bootstrap server, once it has the list of brokers. For a request to a particular broker it connects immediately, and the
+        connection stays, no matter what the broker answers.
 
         Args:
             timeout_s: How long to wait, in seconds.
@@ -94,7 +94,7 @@ class NativeClient:
         return event is not None
 
     def abandon(self) -> None:
-        """Forget the client in a forked child. There is nothing to do, because Python never frees librdkafka's client."""
+        """Forget the client in a forked child. Nothing needs to be done, because Python never frees librdkafka's client."""
 
     def _prepare(self, conf: int) -> None:
         """Set the callbacks that only this kind of client has."""
@@ -105,7 +105,7 @@ class NativeClient:
             for name, value in client.items():
                 if name != OAUTH_CALLBACK:
                     self._set(conf, name, value, client)
-            # This makes the polling thread call the log callback. Otherwise librdkafka's own threads would run Python code.
+            # With this, the thread that polls calls the log callback. Without it, librdkafka's own threads would run Python code.
             self._set(conf, "log.queue", "true", client)
             self._kafka.conf_set_error_cb(conf, self._note)
             self._kafka.conf_set_log_cb(conf, _log_callback)
@@ -126,7 +126,7 @@ class NativeClient:
         return handle
 
     def _serve_refresh(self, handle: int, client: Mapping[str, str]) -> None:
-        """Make librdkafka ask for tokens on a thread of its own, even while the client is not used."""
+        """Make librdkafka ask for tokens on its own thread, so that it does so even while the client is not used."""
         refused = self._kafka.sasl_background_callbacks_enable(handle)
         if refused is not None:
             text = decoded(self._kafka.error_string(refused))
@@ -145,7 +145,7 @@ class NativeClient:
 
 
 def decoded(reason: bytes | None) -> str:
-    """Return a text of librdkafka, which may be `None`."""
+    """Return a text from librdkafka as a string, or an empty string for `None`."""
     return (reason or b"").decode("utf-8", "replace")
 
 
@@ -163,8 +163,8 @@ log = logging.getLogger(__name__)
 def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallback) -> Any:
     """Return the callback that gives tokens to librdkafka.
 
-    librdkafka asks for a token when a client is made, and again when four fifths of the token's life are over. It asks on a
-    thread of its own, so tokens are renewed even while a task waits for Spark, and while no task uses the client.
+    librdkafka asks for a token when a client is made, and again after four fifths of the token's lifetime. It asks on its own
+    thread, so tokens are renewed even while a task waits for Spark, and while no task uses the client.
 
     Args:
         kafka: The functions of librdkafka. The callback holds no reference to a client.
@@ -177,10 +177,10 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
     config = client.get("sasl.oauthbearer.config")
 
     def refresh(handle: int, _config: bytes | None, _opaque: int | None) -> None:
-        # librdkafka asks again only after it has received a token or a failure.
+        # Always report a token or a failure, because librdkafka asks again only after one of them.
         try:
             failure = _refused(kafka, handle, tokens(config))
-        except BaseException as error:  # noqa: BLE001 -- ctypes would print its text, which may hold a token
+        except BaseException as error:  # noqa: BLE001 -- ctypes would print its text, which may contain a token
             failure = f"the function raised {type(error).__name__}"
         if failure is not None:
             log.warning("kafka.oauth_cb = %r: %s. librdkafka asks for a token again in 10 s.", client[OAUTH_CALLBACK], failure)
@@ -190,9 +190,9 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
 
 
 def _refused(kafka: Any, handle: int, token: Token) -> str | None:
-    """Give a token to librdkafka. Return why librdkafka refuses it, None if it does not."""
+    """Give a token to librdkafka. Return why librdkafka refuses it, or None if it does not."""
     texts = [text.encode() for pair in token.extensions.items() for text in pair]
-    # librdkafka's own text may quote the token, so it is not shown.
+    # Do not show librdkafka's own text, because it may quote the token.
     unshown = ctypes.create_string_buffer(TEXT_BYTES)
     code = kafka.oauthbearer_set_token(
         handle,

@@ -1,4 +1,4 @@
-"""Describes to ctypes the functions of librdkafka that this package calls, and the functions of its own C code."""
+"""Describes to ctypes the functions of librdkafka that this package calls, and those of its own C code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Loads two libraries for ctypes: the librdkafka inside confluent-kafka, and this package's own library, which calls it.
 
-Both are checked first. librdkafka must be the copy that confluent-kafka uses, in a version whose API is known, with all functions
-that are called. Our own C code must have been compiled for this version of the package.
+Both are checked first. librdkafka must be the copy that confluent-kafka uses, in a version with a known API, and must have all
+functions that this package calls. Our own C code must have been compiled for this version of the package.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NativeUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Libraries:
-    """Both libraries: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Other threads run during a call."""
+    """Both libraries: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Calls release Python's global lock."""
 
     kafka: Any
     ours: Any
@@ -69,7 +69,7 @@ class Libraries:
 
 
 class _Functions:
-    """The functions of a library, by their names without its prefix."""
+    """The functions of a library, by their names without the library's prefix."""
 
     def __init__(self, library: ctypes.CDLL, prefix: str, api: Signatures) -> None:
         for name, (result, arguments) in api.items():
@@ -100,7 +100,7 @@ def load_libraries() -> Libraries:
     Raises:
         NativeUnavailable: They cannot be used.
     """
-    # 1. Check our own library by its version and the sizes of its structs: it would write beyond the end of a smaller struct.
+    # 1. Check the version of our own library and the sizes of its structs, because it would write beyond a smaller struct's end.
     ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, OUR_FUNCTIONS)
     sizes = (ours.size_of_intake(), ours.size_of_outlet(), ours.size_of_rows())
     if ours.abi() != _OUR_ABI or sizes != tuple(map(ctypes.sizeof, (IntakeStruct, OutletStruct, RowsStruct))):
@@ -111,8 +111,8 @@ def load_libraries() -> Libraries:
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
         raise NativeUnavailable(
-            f"librdkafka has version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}: they must be the same, at least "
-            f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
+            f"librdkafka has version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}, but they must be the same, at "
+            f"least 0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
             _INSTALL_CONFLUENT,
         )
     # 3. Give our library the addresses of the functions that it calls, because it is not linked to librdkafka.
@@ -148,8 +148,8 @@ def _our_file() -> str:
     if _OUR_FILE.exists():
         return str(_OUR_FILE)
     raise NativeUnavailable(
-        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, the wheel for any platform, "
-        "or there was no C compiler when the package was installed"
+        f"its C code is not compiled in {Path(__file__).parents[1]}, because this is a copy of the sources or the wheel for any "
+        "platform, or there was no C compiler when the package was installed"
     )
 
 

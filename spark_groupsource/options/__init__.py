@@ -1,4 +1,4 @@
 """Reads and checks the options of the source and the sink. Pure: it imports neither pyspark nor confluent_kafka.
 
-model.py has every option. client_settings.py is the only place where the settings of each Kafka client are merged.
+model.py has the source's options, and sink_model.py the sink's. client_settings.py merges the settings of each client.
 """

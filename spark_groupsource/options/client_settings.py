@@ -1,10 +1,11 @@
-"""Makes the finished settings of each Kafka client: the only place where the user's settings and our defaults are merged.
+"""Merges the user's settings with our defaults into the settings of each Kafka client. No other module does that.
 
-The source makes three kinds of clients, and the sink two more. Each gets its settings from here, and adds only callbacks:
+The source makes three kinds of clients, and the sink two more. Each kind gets its settings from a function here, and adds only
+callbacks:
 
 - `client_settings`: the driver's clients that ask brokers for topics, offsets and groups.
-- `member_settings`: the driver's member of the consumer group. It fetches no records.
-- `consumer_settings`: the consumers of the tasks. They are assigned ranges and never join the group.
+- `member_settings`: the driver's member of the consumer group, which fetches no records.
+- `consumer_settings`: the consumers of the tasks, which read ranges and never join the group.
 - `producer_settings`: the producers of the sink's tasks.
 - `request_settings`: the clients that read and commit the sink's tokens.
 """
@@ -25,11 +26,11 @@ EVERY_CLIENT: Mapping[str, str] = {
 }
 """Our defaults for every client.
 
-Networks forget idle connections without telling either end; clouds do so after 240 s or more. Java's client closes an idle
-connection after 540 s, librdkafka never. Java's client also turns keepalive on.
+Networks drop idle connections without telling either end; clouds do so after 240 s or more. Java's client closes an idle
+connection after 540 s, and librdkafka never does. Java's client also turns keepalive on.
 
 The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
-4 is warnings; by default librdkafka writes more to stderr.
+4 means warnings. By default librdkafka writes more to stderr.
 """
 
 RECONNECT = "reconnect.backoff.ms"
@@ -37,33 +38,34 @@ RECONNECT = "reconnect.backoff.ms"
 RECONNECT_MS = 1000
 """Our default of `reconnect.backoff.ms`.
 
-While a client has no connection, librdkafka tries one broker after the other, each after half of this time. This pause is never
-longer than 1 s, and does not double. `reconnect.backoff.max.ms` limits other pauses: those for a single broker that is down while
-others are up.
+While a client has no connection, librdkafka tries one broker after the other, with half of this time between two attempts. This
+pause is never longer than 1 s, and does not double. `reconnect.backoff.max.ms` limits other pauses: those for a single broker
+that is down while others are up.
 
 A new client first connects to a bootstrap server, and then to the brokers that this server names. A request that any broker may
-answer waits for the same pause between the two. So clients begin with a request to a particular broker, which connects to it
-immediately: a member and a task ask the leader of a partition, and `make_client` makes an AdminClient ask the controller.
+answer waits for this pause between the two. So our clients begin with a request to a particular broker, for which librdkafka
+connects immediately: a member and a task ask the leader of a partition, and `make_client` makes an AdminClient ask the
+controller.
 """
 
 RECONNECT_MS_OF_A_TOKEN = 20
 """Our default of `reconnect.backoff.ms` for the clients that read and commit the sink's tokens. Each task makes some of them, and
-each would wait for the pause. A new client that finds no broker tries to connect 70 times a second, so a task makes them only
-when its producer has just reached the brokers. A client that was connected before tries less than once a second while its broker
-is away."""
+each would wait for the pause. With this short pause, a new client that finds no broker tries to connect 70 times a second, so a
+task makes these clients only when its producer has just reached the brokers. A client that was connected before tries less than
+once a second while its broker is away."""
 
 EVERY_MEMBER: Mapping[str, str] = {
     "group.protocol": "classic",
     "max.poll.interval.ms": "300000",
     "topic.metadata.refresh.interval.ms": "10000",
 }
-"""Our defaults for the member, which notices new topics and partitions within 10 s instead of 5 minutes."""
+"""Our defaults for the member. It notices new topics and partitions within 10 s instead of 5 minutes."""
 
 CLASSIC_MEMBER: Mapping[str, str] = {
     "heartbeat.interval.ms": "1000",
     "partition.assignment.strategy": "cooperative-sticky",
 }
-"""Our defaults for a member under the classic protocol, which learns of a rebalance with its next heartbeat."""
+"""Our defaults for a member under the classic protocol. It learns of a rebalance only from a heartbeat, so these are frequent."""
 
 CONSUMER: Mapping[str, str] = {
     "check.crcs": "true",
@@ -75,20 +77,20 @@ CONSUMER: Mapping[str, str] = {
 }
 """Our defaults for a task's consumer.
 
-`check.crcs` is true in Java, and false in librdkafka, which then returns the rows of a damaged batch, or leaves them out.
+`check.crcs` is true in Java. In librdkafka it is false, and rows of a damaged batch are then returned, or silently dropped.
 
-`socket.timeout.ms` is 30 s in Java (`request.timeout.ms`), and 60 s in librdkafka. A leader that hangs delays a task for that
-time.
+`socket.timeout.ms` is 30 s in Java (`request.timeout.ms`), and 60 s in librdkafka. A leader that hangs delays a task for this
+long.
 
 A Fetch that waits at the end of a log delays all requests on its connection, including those for the next range. By default it
 waits for 500 ms (`fetch.wait.max.ms`).
 
-The next Fetch is sent when fewer records than `queued.min.messages` are left. With the default of 100,000, records that are
-fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
+librdkafka sends the next Fetch when fewer records than `queued.min.messages` are left. With the default of 100,000, records that
+are fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
 
-`receive.message.max.bytes` limits a response, and the decompressed size of one batch in zstd; librdkafka has no limit for other
-codecs. Java's client has no such limit, so this is the largest possible one. It would save memory only for zstd: a response has
-at most `max.partition.fetch.bytes`, or one batch, however large that becomes.
+`receive.message.max.bytes` limits a response, and the decompressed size of a batch in zstd, but not in other codecs. Java's
+client has no such limit, so this is the largest possible value. A lower one would save memory only for zstd, because a response
+has at most `max.partition.fetch.bytes` anyway, or one batch of any size.
 """
 
 OFFSETS_ARE_OURS: Mapping[str, str] = {
@@ -96,10 +98,10 @@ OFFSETS_ARE_OURS: Mapping[str, str] = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
 }
-"""Fixed settings of every consumer: it must neither choose nor commit an offset by itself, and a lost offset must be an error."""
+"""Fixed settings of every consumer: only our code chooses and commits offsets, and a lost offset must be an error."""
 
 FIXED_OF_A_CONSUMER: Mapping[str, str] = {"enable.partition.eof": "true"}
-"""Fixed settings of a task's consumer, which has to know when it is at the end of the partition."""
+"""Fixed settings of a task's consumer, which must notice that it is at the end of the partition."""
 
 FOR_MEMBERS_ONLY = frozenset(
     {
@@ -114,7 +116,7 @@ FOR_MEMBERS_ONLY = frozenset(
         "session.timeout.ms",
     }
 )
-"""The user's settings that only the member needs. A task's consumer also gets `group.id`, for which the ACLs are granted."""
+"""The user's settings that only the member needs. A task's consumer also gets `group.id`, because ACLs may depend on it."""
 
 FOR_CONSUMERS_ONLY = frozenset(
     {
@@ -133,9 +135,9 @@ FOR_CONSUMERS_ONLY = frozenset(
 )
 """The user's settings that only clients which fetch records get.
 
-The member fetches none. With a rack it would rejoin its group whenever the racks of the partitions change, as they do when a
-broker goes down and when it comes back. `isolation.level` is not included, because the member also reads the group's offsets
-with it.
+The member fetches no records. With a rack it would rejoin its group whenever the racks of the partitions change, as they do when
+a broker goes down or comes back. `isolation.level` is not included, because it also applies when the member reads the group's
+offsets.
 """
 
 
@@ -154,8 +156,8 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
-        ignored_topics: Topics that a pattern must not match. Under KIP-848 the broker resolves the pattern: there, a topic that
-            only librdkafka ignores would stay assigned and never be read.
+        ignored_topics: Topics that a pattern must not match. Do not use it under KIP-848, where the broker resolves the pattern:
+            it would assign a topic that only librdkafka ignores, and the topic would never be read.
     """
     return {
         **EVERY_CLIENT,
@@ -171,13 +173,13 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
 def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, str]:
     """Return the settings of a task's consumer. They contain secrets.
 
-    librdkafka fetches up to a 32nd of the buffer ahead, and exceeds that by at most one response. That is enough, because there
-    is one Fetch at a time for each partition. Records that were fetched further ahead would fall out of the processor's caches,
-    and librdkafka drops records beyond the range's end.
+    librdkafka fetches ahead up to a 32nd of the buffer, and exceeds this by at most one response. That is enough, because it
+    sends one Fetch at a time for each partition. Records fetched further ahead would fall out of the processor's caches, and
+    those beyond the end of the range would be fetched in vain.
 
-    One response has at most a 64th of the buffer, compressed as in the log. Only a single batch of a producer may be larger. This
-    limit saves memory, because librdkafka decompresses a whole response in one step, and makes a structure for each record. A
-    smaller limit costs speed.
+    A response has at most a 64th of the buffer, compressed as in the log, unless a single batch is larger. This limit saves
+    memory, because librdkafka decompresses a whole response in one step and makes a structure for each record. A smaller limit
+    costs speed.
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
@@ -210,18 +212,18 @@ PRODUCER: Mapping[str, str] = {
     "sticky.partitioning.linger.ms": "0",
 }
 """Our defaults for a task's producer, in addition to `RECONNECT_MS`. They are those of Java's producer, except for the size of a
-batch (sink/batch_size.py). Java chooses the partition of a key with murmur2, librdkafka with another hash by default.
+batch (sink/batch_size.py). Java hashes a key with murmur2 to choose its partition; librdkafka's default is another hash.
 
-By default rows without a key stay on one partition for 10 ms (`sticky.partitioning.linger.ms`). In that time a task writes
+By default rows without a key go to the same partition for 10 ms (`sticky.partitioning.linger.ms`). In that time a task writes
 thousands of rows, so some partitions would get up to 500 times more rows than others. With 0, each row goes to a random
-partition; the native producer then chooses one partition for some rows at a time (`gs_partition` in native/_outlet.c)."""
+partition; the native producer then chooses a partition for several rows at a time (`gs_partition` in native/_outlet.c)."""
 
 TRANSACTION_TIMEOUT_MS = 120_000
-"""The default of `transaction.timeout.ms`. `read_committed` consumers wait this long if a task dies and is not run again. It
-cannot be shorter, because librdkafka requires a row's delivery to end within it."""
+"""The default of `transaction.timeout.ms`. `read_committed` consumers wait this long if a task crashes and is not run again. It
+cannot be shorter, because librdkafka requires that the delivery of a row ends within it."""
 
 LONGEST_TRANSACTION_MS = 900_000
-"""The `transaction.timeout.ms` of a task that has exceeded the default once: the brokers' limit
+"""The `transaction.timeout.ms` of a task that has once exceeded the default. It is the brokers' own limit
 (`transaction.max.timeout.ms`)."""
 
 RETRY = "retry.backoff.ms"
@@ -229,9 +231,9 @@ RETRY = "retry.backoff.ms"
 RETRY_MS_IN_TRANSACTIONS = 20
 """Our default of `retry.backoff.ms` for a producer that writes in transactions; 100 in librdkafka and in Java.
 
-A coordinator answers a commit before it has written the ends of the transaction into all partitions, and until then refuses to
-begin the next one (CONCURRENT_TRANSACTIONS). For the records librdkafka asks again after 20 ms, and for the offset of the token
-after this time, which doubles up to `retry.backoff.max.ms`."""
+A coordinator answers a commit before it has written the end of the transaction to all partitions. Until it has, it refuses to
+begin the next transaction (CONCURRENT_TRANSACTIONS). librdkafka retries after 20 ms for records, but for the offset of the token
+it waits for this time, which doubles up to `retry.backoff.max.ms`."""
 
 IDEMPOTENT: Mapping[str, range] = {
     "acks": range(-1, 0),
@@ -259,11 +261,11 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
         settings["enable.idempotence"] = "false"
     merged = {**settings, **kafka}
     timeout = int(merged.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    # If these are not set, librdkafka uses nearly the transaction's timeout, and would wait 15 minutes for a broker that hangs.
+    # Without these settings librdkafka would use nearly the transaction's timeout, and wait 15 minutes for a broker that hangs.
     for name in ("message.timeout.ms", "socket.timeout.ms"):
         if name not in kafka:
             merged[name] = str(min(int(PRODUCER[name]), timeout))
-    # In Java, this one setting limits how long a client waits for an answer, and how long brokers wait for their replicas.
+    # In Java, one setting limits both how long a client waits for an answer, and how long brokers wait for their replicas.
     merged["request.timeout.ms"] = merged["socket.timeout.ms"]
     return merged
 
@@ -284,6 +286,6 @@ def request_settings(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def _backoff(name: str, ours_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return our default of a pause, or the user's maximum of it if that is shorter, because librdkafka refuses a longer one."""
+    """Return our default of a pause, or the user's maximum if that is shorter: librdkafka refuses a pause above the maximum."""
     longest = name.removesuffix(".ms") + ".max.ms"
     return {name: str(min(ours_ms, int(kafka.get(longest, ours_ms))))}

@@ -1,7 +1,7 @@
-"""Describes options in the fields of their model: the name, the default, the kind of query that uses it, and the meaning.
+"""Attaches a description to each field of an options model: name, default, meaning, and the kinds of query that use the option.
 
-docs/options.md, the checks of the options of streams and batch reads, and the comparison with Spark's own source use these
-descriptions. `make pages` writes the rows of the page.
+`make pages` writes docs/options.md from these descriptions. The checks of streams and batch reads, and the comparison with
+Spark's own source, use them, too.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Use = Literal["both", "streams", "batch"]
 
 
 class About(NamedTuple):
-    """The description of an option on a page."""
+    """The description of an option."""
 
     section: str
     """The heading in docs/options.md under which the option has its row."""
     meaning: str
     """One or more sentences, in Markdown."""
     default: str
-    """The default as a user would write it, in Markdown."""
+    """The default, as a user would write it, in Markdown."""
     use: Use
     only_here: bool
-    """Whether Spark's own source does not have the option."""
+    """Whether Spark's own source lacks the option."""
     refused_by_streams: str | None
     """Why `spark.readStream` refuses it, if it does."""
     warned_of: bool
@@ -53,15 +53,15 @@ def option(
 
     Args:
         name: the option.
-        default: the value if the user gives none, as a user would write it.
+        default: the default, as a user would write it. `None` if there is none.
         section: see `About`.
         meaning: see `About`.
         use: see `About`.
         only_here: see `About`.
         refused_by_streams: see `About`. Such an option is only for batch reads.
         warned_of: see `About`. Only if `use` is "streams".
-        shown_default: the default in the page, if it is not `default`.
-        private: whether `repr` leaves the value out.
+        shown_default: the default on the page, if it is not `default`.
+        private: whether `repr` hides the value.
     """
     shown = shown_default or ("none" if default is None else f"`{default}`")
     about = About(section, meaning, shown, "batch" if refused_by_streams else use, only_here, refused_by_streams, warned_of)
@@ -76,7 +76,7 @@ def described(model: type[BaseModel]) -> dict[str, About]:
 
 
 def wrong_values(error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option whose value is refused, without showing a secret.
+    """Yield a sentence for each option with a wrong value, without showing a secret.
 
     Args:
         error: The model's error.

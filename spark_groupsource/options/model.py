@@ -1,7 +1,7 @@
 """Defines every option of the source, and reads the options of a query.
 
-Names, defaults and meanings are those of Spark's own Kafka source. In addition, `kafka.group.id` is required, and a few options
-exist only for a group member. One error lists all mistakes before anything is started. No error and no `repr` shows a secret.
+Names, defaults and meanings are those of Spark's own Kafka source, but `kafka.group.id` is required, and a few options exist only
+for a member of a group. One error lists all mistakes before anything starts. No error and no `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ METRICS = "Metrics"
 
 
 class Options(PlainModel):
-    """The checked options of a query that reads. `parse` makes them, and they never change."""
+    """The checked options of a source, as `parse` returns them. They never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -76,8 +76,8 @@ class Options(PlainModel):
         "subscribePattern",
         section=TOPICS,
         meaning=(
-            "A regular expression: every topic is read whose whole name it matches. What not every Kafka client reads as Java "
-            "does is refused, with what to write instead (`[0-9]` for `\\d`)."
+            "A regular expression that must match the whole name of a topic. Parts that Java and the other Kafka clients do not "
+            "understand in the same way are refused, and the error shows what to write instead (`[0-9]` for `\\d`)."
         ),
     )
 
@@ -90,7 +90,8 @@ class Options(PlainModel):
         shown_default="streams `latest`, batch `earliest`",
         meaning=(
             '`earliest`, `latest`, or JSON with an offset for every partition, such as `{"orders":{"0":23,"1":-2}}`, where -2 is '
-            "earliest and -1 is latest. A batch read takes no `latest`. It also takes `committed`: where the group has stopped."
+            "the earliest and -1 the latest offset. A batch read cannot start at `latest`. It can also start at `committed`, the "
+            "committed offsets of the group."
         ),
     )
     """A word such as `latest`, or the offsets; see `stream_start` and `batch_start`."""
@@ -99,8 +100,8 @@ class Options(PlainModel):
         "startingOffsetsByTimestamp",
         section=START,
         meaning=(
-            "JSON with a time for every partition, in milliseconds since 1970. Reading starts at the first record that is not "
-            "older than that. This option overrides `startingOffsets`."
+            "JSON with a time for every partition, in milliseconds since 1970. Reading starts at the first record of that time "
+            "or later. This option overrides `startingOffsets`."
         ),
     )
 
@@ -119,7 +120,8 @@ class Options(PlainModel):
             "error",
             section=START,
             meaning=(
-                "What happens if a partition has no record at or after the time: an `error`, or with `latest` a start at its end."
+                "What happens if a partition has no record at or after the time: the query fails (`error`), or it starts at the "
+                "end of the partition (`latest`)."
             ),
         )
     )
@@ -130,8 +132,8 @@ class Options(PlainModel):
         section=END,
         refused_by_streams="a stream has no end",
         meaning=(
-            "`latest` is the end that each partition has at the first action on the DataFrame. Or JSON as for `startingOffsets` "
-            "(-1 is latest). The record at that offset is not read (exclusive)."
+            "`latest`, the end of each partition at the first action on the DataFrame, or JSON as for `startingOffsets` (-1 is "
+            "latest). The record at the offset is not read (exclusive)."
         ),
     )
 
@@ -140,8 +142,8 @@ class Options(PlainModel):
         section=END,
         refused_by_streams="a stream has no end",
         meaning=(
-            "JSON with a time for every partition, in milliseconds since 1970. Reading ends before the first record that is not "
-            "older than that. A partition without such a record is read to its end."
+            "JSON with a time for every partition, in milliseconds since 1970. Reading ends before the first record of that time "
+            "or later. A partition without such a record is read to its end."
         ),
     )
 
@@ -161,7 +163,8 @@ class Options(PlainModel):
         section=END,
         refused_by_streams="a stream commits after each micro-batch",
         meaning=(
-            "With `true` what was read is committed to the group, so the next read continues there ([how](guide.md#batch-reads))."
+            "Whether the offsets that were read are committed to the group, so that the next read continues there "
+            "([how](guide.md#batch-reads))."
         ),
     )
 
@@ -170,7 +173,7 @@ class Options(PlainModel):
         "true",
         section=READING,
         meaning=(
-            "What happens when records are deleted from Kafka before they are read, or a log [falls "
+            "What happens if Kafka deletes records before the query has read them, or if a log [falls "
             "back](design.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
             "continues ([what to do](operations.md#data-loss))."
         ),
@@ -182,9 +185,9 @@ class Options(PlainModel):
         use="streams",
         warned_of=True,
         meaning=(
-            "The highest number of offsets in a micro-batch of this query. (Other queries of the group have limits of their "
-            "own.) It is divided among the partitions in proportion to their lag. A range that is "
-            "[reread](handoff.md#a-query-that-does-not-come-back-heldclaims) is read whole, even above the limit."
+            "The highest number of offsets in a micro-batch of this query, divided among its partitions in proportion to their "
+            "lag. Other queries of the group have their own limits. A range that is "
+            "[reread](handoff.md#a-query-that-does-not-come-back-heldclaims) is always read completely, even above the limit."
         ),
     )
 
@@ -194,8 +197,8 @@ class Options(PlainModel):
         use="streams",
         warned_of=True,
         meaning=(
-            "A micro-batch waits until so many offsets are available, or until `maxTriggerDelay` is over. The first one of a run "
-            "does not wait, and with `availableNow` none does."
+            "A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` is over. The first "
+            "micro-batch of a run does not wait, and neither does any with `availableNow`."
         ),
     )
 
@@ -205,23 +208,23 @@ class Options(PlainModel):
         section=AMOUNT,
         use="streams",
         warned_of=True,
-        meaning="How long `minOffsetsPerTrigger` delays the next micro-batch, from the last one on.",
+        meaning="How long `minOffsetsPerTrigger` can delay a micro-batch, counted from the previous one.",
     )
 
     min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = option(
         "minPartitions",
         section=AMOUNT,
         meaning=(
-            "The lowest number of tasks. Large ranges are split for it, so that several tasks read one partition. In a stream "
-            "small ranges of several partitions share a task, but never so that fewer tasks are left than this number, or than "
-            "one for every 100 offsets (4 to 16)."
+            "The lowest number of tasks. If there are fewer partitions, several tasks share a large range. In a stream, small "
+            "ranges of several partitions share a task, as long as there are at least this many tasks, and one for every 100 "
+            "offsets (4 to 16)."
         ),
     )
 
     max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(
         "maxRecordsPerPartition",
         section=AMOUNT,
-        meaning="The highest number of offsets in one task. Larger ranges are split.",
+        meaning="The highest number of offsets in a task. Larger ranges are split.",
     )
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
@@ -229,7 +232,7 @@ class Options(PlainModel):
         "false",
         section=READING,
         meaning=(
-            "Adds the column `headers`. With a [schema of your own](guide.md#choosing-columns), name `headers` there instead."
+            "Whether to add the column `headers`. With [your own schema](guide.md#choosing-columns), add `headers` to it instead."
         ),
     )
 
@@ -238,8 +241,8 @@ class Options(PlainModel):
         "120000",
         section=READING,
         meaning=(
-            "How long a task waits for the next record, in ms. A query waits as long for the leader of one of its partitions "
-            "that does not answer."
+            "How long a task waits for the next record, in ms. A query waits equally long for a partition leader that does not "
+            "answer."
         ),
     )
 
@@ -249,8 +252,8 @@ class Options(PlainModel):
         section=READING,
         only_here=True,
         meaning=(
-            "The highest number of bytes of records that a task has in memory at a time. A single record that is larger, or a "
-            "response that decompresses to more, can exceed it. The lowest value is 1048576."
+            "How many bytes of records a task keeps in memory at most. A larger record, or a response that decompresses to more, "
+            "can exceed the limit. The lowest value is 1048576."
         ),
     )
 
@@ -261,10 +264,10 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "When the group asks for a partition back, the query first finishes and confirms its micro-batch. This is how long "
-            "it may take for that. Then the query releases the partition anyway, and its range in flight stays claimed. The "
-            "value has to be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch "
-            "takes; and longer than the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
+            "How long the query may keep a partition that the group asks back, so that it can finish and confirm its "
+            "micro-batch. After that the query releases the partition anyway, and its range in flight stays claimed. The value "
+            "must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch takes, and "
+            "longer than the trigger interval if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -275,8 +278,8 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long the query waits for an assignment, for a retriable error of the brokers to end, or for another member to "
-            "take over a partition. Then it ends with an error. Everything that Spark asks for in one call shares this time."
+            "How long the query waits for an assignment, for brokers that return retriable errors, or for another member to take "
+            "over a partition, before it ends with an error. All waits within one call of Spark share this time."
         ),
     )
 
@@ -286,10 +289,11 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "What this query does with ranges that another query has claimed, and not confirmed before it stopped. With `hold` "
-            "it leaves them to that query's restart (exactly once). With `reread` it reads them once that query is dead, with "
-            "`reread-after 10m` once it has been dead for so long (both at least once). A query counts as dead when it owns no "
-            "partition any more. Without a value it is `hold`, and a new query warns at its start if it leaves such ranges."
+            "What this query does with ranges that another query claimed and did not confirm before it stopped. With `hold`, "
+            "they wait for the restart of that query (exactly once). With `reread`, this query reads them as soon as the other "
+            "query is dead, and with `reread-after 10m` when it has been dead for 10 minutes (both at least once). A query "
+            "counts as dead when it no longer owns any partition. If the option is not set, it is `hold`, and a new query that "
+            "leaves such ranges warns when it starts."
         ),
     )
     """`hold`, or the number of ms after which to read the ranges; see `held_claims_choice`."""
@@ -302,7 +306,7 @@ class Options(PlainModel):
         warned_of=True,
         private=True,
         meaning=(
-            "The same text as the writer's `checkpointLocation`. The driver looks there to see whether Spark has finished a "
+            "The same text as the writer's `checkpointLocation`, where the driver can see whether Spark has finished a "
             "micro-batch."
         ),
     )
@@ -313,7 +317,7 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         warned_of=True,
-        meaning="The port on which the driver serves metrics for Prometheus. With 0 it selects a free one.",
+        meaning="The port on which the driver serves metrics to Prometheus, or 0 for any free port.",
     )
 
     metrics_host: Annotated[str, BeforeValidator(host)] = option(
@@ -323,18 +327,18 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         warned_of=True,
-        meaning="The address of the driver on which it listens for that.",
+        meaning="The address on which the driver serves metrics.",
     )
 
     exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = option(
         "kafka.exclude.internal.topics",
         "true",
         section=TOPICS,
-        meaning="Whether `subscribePattern` leaves out Kafka's own topics, such as `__consumer_offsets`.",
+        meaning="Whether `subscribePattern` ignores Kafka's own topics, such as `__consumer_offsets`.",
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their repr does not show."""
+    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their `repr` hides."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
@@ -342,7 +346,7 @@ class Options(PlainModel):
 
         Args:
             options: The options that the user set.
-            use: The kind of query, if it is known. Some options are only for one of the two.
+            use: The kind of query, if it is known. Some options are for only one kind.
 
         Raises:
             OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
@@ -368,18 +372,18 @@ class Options(PlainModel):
         return parsed
 
     def _conflicts(self) -> Iterator[str]:
-        """Yield a mistake for options that are valid alone but not together."""
+        """Yield a mistake for each combination of options that are valid alone but not together."""
         for name, limit_ms, reason in (
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
-            ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
+            ("assignmentTimeout", self.assignment_timeout_ms, "because new members wait while others drain"),
         ):
             if self.drain_timeout_ms >= limit_ms:
                 drain = f"handoff.drainTimeout ({self.drain_timeout_ms} ms)"
-                yield f"{drain} must be below {name} ({limit_ms} ms), {reason}: lower the one or raise the other."
+                yield f"{drain} must be below {name} ({limit_ms} ms), {reason}: lower one or raise the other."
         if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):
             yield (
                 f"minOffsetsPerTrigger ({self.min_offsets_per_trigger}) is higher than maxOffsetsPerTrigger "
-                f"({self.max_offsets_per_trigger}): lower the one or raise the other."
+                f"({self.max_offsets_per_trigger}): lower one or raise the other."
             )
         for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
             written = getattr(self, name)
@@ -387,14 +391,14 @@ class Options(PlainModel):
                 unsubscribed = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
                 if unsubscribed:
                     topics = ", ".join(unsubscribed)
-                    yield f"{_alias(name)} names topics that are not subscribed to: {topics}. Remove them, or subscribe to them."
+                    yield f"{_alias(name)} names topics that the query does not subscribe to: {topics}. Remove them, or add them."
         if self.subscribe_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
             internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.subscribe_pattern, topic)]
             if internal:
                 yield (
-                    f"subscribePattern = {self.subscribe_pattern!r} matches Kafka's own {', '.join(internal)}, which the "
-                    "broker does not leave out with kafka.group.protocol=consumer. Begin the pattern as the names of the topics "
-                    "begin, for example with [^_], or set kafka.exclude.internal.topics=false to read them."
+                    f"subscribePattern = {self.subscribe_pattern!r} matches Kafka's own {', '.join(internal)}, which brokers do "
+                    "not exclude with kafka.group.protocol=consumer. Write a pattern that does not match them, for example one "
+                    "that begins with [^_], or set kafka.exclude.internal.topics=false to read them."
                 )
 
     def _stream_problems(self) -> Iterator[str]:
@@ -403,35 +407,38 @@ class Options(PlainModel):
                 yield f"{name} is for spark.read only: {about.refused_by_streams}."
         if self.starting_offsets == "committed":
             yield (
-                "startingOffsets = 'committed' is for spark.read only: a stream always continues at the group's commits. For "
-                "partitions without a commit, write earliest, latest or offsets."
+                "startingOffsets = 'committed' is for spark.read only, because a stream always continues at the committed "
+                "offsets. For partitions without one, write earliest, latest or offsets."
             )
         if self.metrics_port is None and self._gives("metrics.host"):
-            yield "metrics.host has no effect without metrics.port: set metrics.port as well; 0 is any free port."
+            yield "metrics.host has no effect without metrics.port: set metrics.port, too (0 for any free port)."
         if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
             yield (
-                f"metrics.port needs the package prometheus-client where the driver runs: {with_extra('metrics')}, or remove the "
-                "option."
+                f"metrics.port needs the package prometheus-client on the driver's machine: {with_extra('metrics')}, or remove "
+                "the option."
             )
 
     def _batch_problems(self) -> Iterator[str]:
         start, end = self.batch_start, self.batch_end
         if start == "latest" or (isinstance(start, ByOffset) and LATEST in start.offsets.values()):
-            yield "startingOffsets: a batch read cannot start at the latest. Write earliest, committed or offsets, or set a time."
+            yield "startingOffsets: a batch read cannot start at latest. Write earliest, committed or offsets, or set a time."
         if isinstance(end, ByOffset) and EARLIEST in end.offsets.values():
-            yield "endingOffsets: a batch read cannot end at the earliest (-2). Write latest or offsets, or set a time."
+            yield "endingOffsets: a batch read cannot end at earliest (-2). Write latest or offsets, or set a time."
         yield from start_after_end(start, end)
         if self.commit_offsets and start != "committed":
-            yield "commitOffsets=true needs startingOffsets=committed: only then is everything before the new commit processed."
+            yield (
+                "commitOffsets=true needs startingOffsets=committed: with any other start, records before the new committed "
+                "offset may be unread."
+            )
         if self.commit_offsets and (self.min_partitions or self.max_records_per_partition):
             yield (
-                "commitOffsets=true excludes minPartitions and maxRecordsPerPartition: the task that commits a partition must "
-                "have read all of it. Remove these two."
+                "commitOffsets=true excludes minPartitions and maxRecordsPerPartition, because the task that commits a partition "
+                "must have read all of it: remove these two."
             )
 
     @property
     def stream_start(self) -> Position:
-        """The position at which a stream starts in partitions without a commit of the group."""
+        """The position at which a stream starts in partitions without a committed offset."""
         return self._starting("latest")
 
     @property
@@ -479,24 +486,24 @@ class Options(PlainModel):
 
     @property
     def query_name(self) -> str:
-        """The user's name for the query: its `kafka.client.id`, or else the static member's name; empty if neither is set."""
+        """The user's name for the query: its `kafka.client.id`, or the static member's name, or empty if neither is set."""
         return self.kafka.get("client.id") or self.group_instance_id or ""
 
     @property
     def group_protocol(self) -> Literal["classic", "consumer"]:
-        """The rebalance protocol; `consumer` is KIP-848's."""
+        """The rebalance protocol: `classic`, or `consumer` for KIP-848."""
         return "consumer" if self.kafka.get("group.protocol") == "consumer" else "classic"
 
     @property
     def assignment_strategy(self) -> str:
-        """The member's assignors (classic), or the broker's assignor (KIP-848); with `server` the broker chooses it."""
+        """The member's assignors (classic), or the broker's assignor (KIP-848), where `server` means that the broker chooses."""
         if self.group_protocol == "consumer":
             return self.kafka.get("group.remote.assignor", "server")
         return self.member_settings()["partition.assignment.strategy"]
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out (`kafka.isolation.level`)."""
+        """Whether the query skips records of open and aborted transactions (`kafka.isolation.level`)."""
         return self.client_settings()["isolation.level"] == "read_committed"
 
     @property
@@ -505,7 +512,7 @@ class Options(PlainModel):
         return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
     def held_claims_choice(self) -> HeldClaims:
-        """Return the user's choice for ranges that are owed to other streams."""
+        """Return the user's choice for ranges that are held for other streams."""
         if self.held_claims is None:
             return HeldClaims(chosen=False)
         return HOLD if self.held_claims == "hold" else HeldClaims(reread_after_s=self.held_claims / 1000)
@@ -520,7 +527,7 @@ class Options(PlainModel):
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
-        """Return the settings with which tasks read `schema`, or the columns of Spark's own source. They contain secrets."""
+        """Return the settings for tasks that read the columns of `schema`, or of Spark's own source. They contain secrets."""
         from spark_groupsource.fetch.arrow_schema import arrow_schema
 
         return FetchSettings(

@@ -1,4 +1,4 @@
-"""Checks the names of the given options: which are missing, refused or misspelt."""
+"""Finds options that are missing, refused or misspelt."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 
 REFUSED_OPTIONS: Mapping[str, str] = {
     "assign": (
-        "a consumer group assigns the partitions itself. Write subscribe with the names of the topics, or read fixed "
-        'partitions with Spark\'s own source, format("kafka")'
+        "a consumer group assigns the partitions. Write subscribe with the names of the topics, or read fixed partitions with "
+        'Spark\'s own source, format("kafka")'
     ),
 }
 """Known options that are refused, with the reason."""
@@ -21,18 +21,18 @@ OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
     "topics": ("subscribe", "topic"),
     "subscribe": ("topic",),
 }
-"""The options that a user means with the name of another connector, or of the other side: the sink has `topic`."""
+"""The options that a user probably means with a name of another connector, or of the sink, which has `topic`."""
 
 IGNORED = frozenset({"groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms"})
-"""Options of Spark's own source without effect here, in lower case. Spark also ignores the first if kafka.group.id is set."""
+"""Options of Spark's own source that have no effect here, in lower case. Spark also ignores the first with kafka.group.id."""
 
 SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 
 REQUIRED: Mapping[str, str] = {
     "bootstrap.servers": SERVERS_MISSING,
     "group.id": (
-        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the name of the group. Queries "
-        "and other consumers with the same name share the partitions of the topics."
+        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the name of the group. All "
+        "queries and consumers with this name share the partitions of the topics."
     ),
 }
 
@@ -43,7 +43,7 @@ def is_kafka(name: str) -> bool:
 
 
 def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
-    """Yield a mistake for each required option that is missing, and for options that exclude each other."""
+    """Yield a mistake for each required option that is missing, and if two subscriptions are given."""
     if {"subscribe", "subscribePattern"} <= options:
         yield "subscribe and subscribePattern exclude each other: remove one of them."
     elif not options & {"subscribe", "subscribePattern"} and not given & {"assign", "topic", "topics"}:
@@ -55,7 +55,7 @@ def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iter
 
 
 def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[str]:
-    """Yield a mistake for each name that is not an option. Values are not shown, because the option of a secret may be misspelt.
+    """Yield a mistake for each name that is not an option, without its value, because a misspelt option may hold a secret.
 
     Args:
         names: The given names. Spark passes them on in lower case.
@@ -68,16 +68,16 @@ def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[s
         if lower in refused:
             yield f"{refused[lower]}: {REFUSED_OPTIONS[refused[lower]]}."
         elif lower in KNOWN_NAMES or lower in PRODUCER_ONLY:
-            yield f"{name}: there is no option of this name. Did you mean kafka.{lower}?"
+            yield f"{name}: there is no option with this name. Did you mean kafka.{lower}?"
         else:
             nearest = _meant(name, known)
             shown = shown_name(_with_capitals_of(nearest[0], name) if nearest else name)
             hint = f"Did you mean {' or '.join(nearest)}?" if nearest else _list_of_options(known)
-            yield f"{shown}: there is no option of this name. {hint}"
+            yield f"{shown}: there is no option with this name. {hint}"
 
 
 def _meant(name: str, known: Mapping[str, str]) -> list[str]:
-    """Return the options that the user probably meant, the likeliest first."""
+    """Return the options that the user probably meant, the most likely first."""
     if shown_name(name) != name:
         return []
     lower = name.lower()
@@ -86,7 +86,7 @@ def _meant(name: str, known: Mapping[str, str]) -> list[str]:
 
 
 def _with_capitals_of(option: str, name: str) -> str:
-    """Return a name as the user probably wrote it: Spark makes it lower-case, and no Python process gets the original."""
+    """Return a name as the user probably wrote it, because Spark passes on only its lower-case form."""
     if name != name.lower() or "_" in name:
         return name
     letters = list(name)
@@ -97,4 +97,4 @@ def _with_capitals_of(option: str, name: str) -> str:
 
 def _list_of_options(known: Mapping[str, str]) -> str:
     names = sorted(name for name in known.values() if not is_kafka(name))
-    return f"The options are {', '.join(names)} and kafka.*, the settings of Kafka's client."
+    return f"The options are {', '.join(names)} and kafka.* for the settings of the Kafka client."

@@ -1,7 +1,7 @@
-"""Reads Java properties files: client settings (`--command-config`) as in Kafka's own tools, and options (`check --conf`).
+"""Reads Java properties files: client settings (`--command-config`) as for Kafka's own tools, and options (`check --conf`).
 
 A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887), so that no file
-needs to contain a password. Only the rack (`kafka.client.rack`) is not replaced, because each process of the query has its own.
+needs to contain a password. Variables in `kafka.client.rack` are not replaced here, because each executor has its own rack.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read a Java properties file, for example the options of a query: `.options(**read_properties("orders.properties"))`.
 
-    The file is read like `java.util.Properties.load` does, in UTF-8, except that a name without a value is an error: it may be
-    the rest of a password or of a key that was pasted over several lines. If a name is duplicated, its last value counts.
-    `${env:NAME}` in a value is replaced by that environment variable, except in `kafka.client.rack`, where each executor does it.
+    The file is read in UTF-8, as `java.util.Properties.load` would read it, except that a name without a value is an error: it
+    may be the rest of a password or key that was pasted over several lines. The last value of a duplicated name counts.
+    `${env:NAME}` in a value is replaced by that environment variable. In `kafka.client.rack` each executor replaces it.
 
     Args:
-        path: the file. `groupkafka check --conf` reads it in the same way.
+        path: the file. `groupkafka check --conf` reads its file in the same way.
 
     Returns:
         Each key with its value.
 
     Raises:
-        OptionError: The file cannot be read, a line has a name without a value, or a variable is not written as `${env:NAME}` or
-            not set. The text shows no value.
+        OptionError: The file cannot be read, a line has a name without a value, or a variable is malformed or not set. The text
+            shows no value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise OptionError(f"{path} cannot be read: {reason}.") from None
+        raise OptionError(f"{path} cannot be read: {reason}. Check the path and the file.") from None
     return {key: _with_environment(key, value) for key, value in parse_properties(text, path).items()}
 
 
@@ -53,23 +53,23 @@ def _with_environment(key: str, value: str) -> str:
         return value
     if _MALFORMED.search(_FROM_ENVIRONMENT.sub("", value)):
         raise OptionError(
-            f"{shown_name(key)} refers to an environment variable in a wrong form: write ${{env:NAME}}; its name has "
+            f"{shown_name(key)} refers to an environment variable in a wrong form: write ${{env:NAME}}, where NAME has only "
             "letters, digits and _."
         )
     missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
     if missing:
         raise OptionError(
-            f"{shown_name(key)} refers to the environment variable {missing[0]}, which is not set: set it, or write the value "
-            "into the file."
+            f"{shown_name(key)} refers to the environment variable {missing[0]}, which is not set: set the variable, or write "
+            "the value into the file."
         )
     return _FROM_ENVIRONMENT.sub(lambda match: os.environ[match["name"]], value)
 
 
 def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the entries of a properties file. The error about a line without a value names `path`."""
+    """Return the entries of a properties file. An error names the file by `path`."""
     properties: dict[str, str] = {}
     pending = ""
-    # Do not use `splitlines`, which also splits at characters that a password may have. The last line may end with a backslash.
+    # `splitlines` would also split at characters that a password may contain. The last line may end with a backslash.
     for number, line in enumerate([*re.split(r"\r\n|\r|\n", text), ""], start=1):
         stripped = line.lstrip(" \t\f")
         if not pending:
@@ -77,15 +77,16 @@ def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
                 continue
             began = number
         pending += stripped
-        # After an odd number of backslashes, the entry continues in the next line.
+        # A line that ends with an odd number of backslashes continues on the next line.
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
             pending = pending[:-1]
             continue
         match = _ENTRY.match(pending)
         if match is None or not (match["separator"].strip() or match["value"]):
             raise OptionError(
-                f"{path}, line {began}: there is no `=`. Write `name = value`. If it is a part of the value above, end each line "
-                "of that value but its last with a backslash; a key or certificate may be in a file of its own (...location)."
+                f"{path}, line {began}: there is no `=`. Write `name = value`. If the line belongs to the previous value, end "
+                "each line of that value except the last with a backslash, or put a key or certificate into its own file "
+                "(...location)."
             )
         properties[_unescaped(match["key"])] = _unescaped(match["value"])
         pending = ""

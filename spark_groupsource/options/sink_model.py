@@ -1,6 +1,6 @@
 """Defines every option of the sink, and reads the options of a write.
 
-Names, defaults and meanings are those of Spark's own Kafka sink. A few options exist only for exactly-once.
+Names, defaults and meanings are those of Spark's own Kafka sink. A few more options control exactly-once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONCE = "Each record once"
 """The headings of docs/sink.md."""
 
 GIVEN_BY_SPARK = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "trigger"})
-"""Spark's own options of a writer, in lower case, which may be among the options of the sink."""
+"""Options of Spark's writer, in lower case, which Spark may pass on together with the options of the sink."""
 
 Guarantee = Literal["exactly-once", "at-least-once"]
 
@@ -46,26 +46,26 @@ def _one_topic(text: str) -> str:
 
 def _prefix(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,180}", text.strip()):
-        raise ValueError("letters, digits, '.', '_' and '-' are expected, 180 at most")
+        raise ValueError("at most 180 letters, digits, '.', '_' and '-' are expected")
     return text.strip()
 
 
 class SinkOptions(PlainModel):
-    """The checked options of a query that writes. `parse` makes them, and they never change."""
+    """The checked options of a sink, as `parse` returns them. They never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     topic: Annotated[str | None, BeforeValidator(_one_topic)] = option(
         "topic",
         section=WRITING,
-        meaning="The topic to which every row is written. With this option the column `topic` is not looked at.",
+        meaning="The topic to which every row is written. With this option, the column `topic` is ignored.",
     )
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
         "includeHeaders",
         "false",
         section=WRITING,
-        meaning="It has no effect, as in Spark's own sink. The column `headers` is written whenever the rows have it.",
+        meaning="This option has no effect, as in Spark's own sink. If the rows have a column `headers`, it is always written.",
     )
 
     delivery_guarantee: Annotated[Guarantee | None, BeforeValidator(choice("exactly-once", "at-least-once"))] = option(
@@ -74,9 +74,9 @@ class SinkOptions(PlainModel):
         only_here=True,
         shown_default="streams `exactly-once`, batch `at-least-once`",
         meaning=(
-            "With `exactly-once` each task writes in a transaction, and readers with `isolation.level=read_committed` see each "
-            "row once. With `at-least-once` a micro-batch that Spark runs again is written again. A batch write is always at "
-            "least once."
+            "With `exactly-once`, each task writes in a transaction, and consumers with `isolation.level=read_committed` see "
+            "each row once. With `at-least-once`, a micro-batch that Spark runs again is written again. A batch write is always "
+            "at least once."
         ),
     )
 
@@ -87,8 +87,8 @@ class SinkOptions(PlainModel):
         only_here=True,
         shown_default=f"`{DEFAULT_PREFIX}`",
         meaning=(
-            "The transactional ids and the groups of the query begin with this text, so ACLs are granted for it as a prefix. The "
-            "query's id follows it, so several queries may share a prefix. Change it only while the query waits for data."
+            "The beginning of the transactional ids and groups of the query, so that you can grant ACLs for this prefix. The "
+            "query's id follows, so several queries can share a prefix. Change it only while the query waits for data."
         ),
     )
 
@@ -98,8 +98,8 @@ class SinkOptions(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it. Each task writes all its rows of it, unless it has written "
-            "exactly these rows before. No row is missing then, and some may be duplicated."
+            "The number of one micro-batch, as an error names it. Each task writes all its rows of this micro-batch, unless it "
+            "has already written exactly these rows. No row is missing, but some may be duplicated."
         ),
     )
 
@@ -109,13 +109,13 @@ class SinkOptions(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it. No task writes anything more of it, and what is there stays. "
-            "This choice duplicates no row, and some may be missing."
+            "The number of one micro-batch, as an error names it. No task writes more rows of this micro-batch, and those that "
+            "were written stay. No row is duplicated, but some may be missing."
         ),
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's `kafka.*`, translated. It contains secrets and does not show them."""
+    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their `repr` hides."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"]) -> SinkOptions:
@@ -148,12 +148,12 @@ class SinkOptions(PlainModel):
         return parsed
 
     def _conflicts(self, use: Literal["stream", "batch"]) -> Iterator[str]:
-        """Yield a mistake for options that are valid alone but not together."""
+        """Yield a mistake for each combination of options that are valid alone but not together."""
         once = self.exactly_once(use)
         if use == "batch" and self.delivery_guarantee == "exactly-once":
             yield (
-                "deliveryGuarantee = 'exactly-once' is for streams: a batch write has no checkpoint that shows whether a write "
-                "is repeated. Remove it; a batch write is at least once."
+                "deliveryGuarantee = 'exactly-once' is for streams only: a batch write has no checkpoint that shows whether it "
+                "is repeated. Remove the option; a batch write is at least once."
             )
         for name, value in (
             ("transactionalIdPrefix", self.transactional_id_prefix),
@@ -170,14 +170,14 @@ class SinkOptions(PlainModel):
             if once:
                 yield f"{setting} excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
             elif self.kafka.get("enable.idempotence") == "true":
-                yield f"{setting} excludes kafka.enable.idempotence=true: remove one of the two."
+                yield f"{setting} excludes kafka.enable.idempotence=true: remove one of them."
         merged = producer_settings(self.kafka, exactly_once=once)
         yield from _timeouts(merged, once=once)
         if int(merged["queue.buffering.max.kbytes"]) * 1024 < int(merged["message.max.bytes"]):
             yield (
                 f"kafka.buffer.memory ({int(merged['queue.buffering.max.kbytes']) * 1024} bytes) is less than "
-                f"kafka.max.request.size ({merged['message.max.bytes']} bytes): a row of that size would never fit. Raise the "
-                "one or lower the other."
+                f"kafka.max.request.size ({merged['message.max.bytes']} bytes), so a row of that size would never fit: raise one "
+                "or lower the other."
             )
 
     def exactly_once(self, use: Literal["stream", "batch"]) -> bool:
@@ -199,14 +199,14 @@ class SinkOptions(PlainModel):
 
 
 def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
-    """Yield a mistake for timeouts that do not fit together, which librdkafka would refuse in each task by its own names."""
+    """Yield a mistake for timeouts that do not fit together. librdkafka would refuse them only in a task, under its own names."""
     delivery, transaction = int(merged["message.timeout.ms"]), merged.get("transaction.timeout.ms")
     if delivery == 0:
-        yield "kafka.delivery.timeout.ms=0 would wait forever for brokers that do not answer: set a time in ms."
+        yield "kafka.delivery.timeout.ms=0 would wait forever for brokers that do not answer: set a time above 0, in ms."
     elif re.fullmatch(r"[0-9]+(\.[0-9]+)?", linger := merged["linger.ms"]) and float(linger) >= delivery:
         yield (
-            f"kafka.linger.ms ({linger} ms) must be less than kafka.delivery.timeout.ms ({delivery} ms): lower the "
-            "one or raise the other."
+            f"kafka.linger.ms ({linger} ms) must be less than kafka.delivery.timeout.ms ({delivery} ms): lower one or raise the "
+            "other."
         )
     if not once or transaction is None:
         return
@@ -214,7 +214,7 @@ def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
     for name, value in (("kafka.delivery.timeout.ms", delivery), ("kafka.request.timeout.ms", request)):
         if value > int(transaction):
             yield (
-                f"{name} ({value} ms) is longer than kafka.transaction.timeout.ms ({transaction} ms): lower the one or raise the "
+                f"{name} ({value} ms) is longer than kafka.transaction.timeout.ms ({transaction} ms): lower one or raise the "
                 "other."
             )
 

@@ -1,7 +1,7 @@
-"""Turns the start and end that the user wrote into offsets of the logs as they are now.
+"""Turns the start and end that the user wrote into offsets of the current logs.
 
 The rules are those of Spark's Kafka source. A position that names partitions must name all of them. If a partition has no record
-at or after a time, that is an error, or stands for the partition's end.
+at or after a time, that is an error, or means the end of the partition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_groupsource.partition import TopicPartition, listed
 
 @dataclass(frozen=True)
 class ByOffset:
-    """A position by offset, for each partition; -2 is the earliest and -1 the latest (the end)."""
+    """A position given as an offset for each partition, where -2 is the earliest offset and -1 the end."""
 
     option: str
     offsets: Mapping[TopicPartition, int]
@@ -26,19 +26,19 @@ class ByOffset:
 
 @dataclass(frozen=True)
 class ByTime:
-    """A position by time, in ms since 1970, for all partitions or each: the first record that is not older."""
+    """A position given as a time, in ms since 1970, for all partitions or for each: the first record of that time or later."""
 
     option: str
     times: int | Mapping[TopicPartition, int]
     or_latest: bool
-    """Whether a partition without such a record starts or ends at its end. Otherwise that is an error."""
+    """Whether a partition without such a record starts, or ends, at its end. If not, it is an error."""
 
 
 Position = Literal["earliest", "latest"] | ByOffset | ByTime
 
 
 class OffsetLookup(Protocol):
-    """Asks the brokers for offsets. A partition whose leader does not answer now is left out."""
+    """Asks the brokers for offsets. The answers do not contain partitions whose leaders do not answer."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition (inclusive)."""
@@ -47,7 +47,7 @@ class OffsetLookup(Protocol):
         """Return the end of each partition (exclusive)."""
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the first offset whose record is not older than the time (ms since 1970); `None` if there is none."""
+        """Return the offset of the first record at or after the time (ms since 1970), or `None` if there is none."""
 
 
 def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: OffsetLookup) -> dict[TopicPartition, int]:
@@ -59,10 +59,10 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
         logs: The brokers.
 
     Returns:
-        The offsets. Partitions whose leaders do not answer now are left out.
+        The offsets, without partitions whose leaders do not answer.
 
     Raises:
-        OptionError: The position does not name one of these partitions, or a partition has no record at its time.
+        OptionError: The position does not name one of these partitions, or a partition has no record at or after its time.
         BrokerError: The brokers refuse the request; see brokers.topics.Topics.
     """
     match position:
@@ -88,11 +88,11 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
 
 
 def named_starts(position: Position, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
-    """Return the starts of partitions that do not start at their beginning, without asking a broker or refusing anything.
+    """Return the starts of the partitions that do not start at their beginning, without asking a broker.
 
     Args:
         position: Where a stream starts.
-        partitions: The partitions that it begins with.
+        partitions: The partitions with which the stream begins.
 
     Returns:
         Offsets, ends and times, and `None` for a partition that the position does not name.
@@ -111,7 +111,7 @@ def named_starts(position: Position, partitions: Collection[TopicPartition]) -> 
 
 
 def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[TopicPartition, int | None]:
-    """Return the offsets that these starts mean in the logs as they are now.
+    """Return the offsets that these starts mean in the current logs.
 
     Args:
         starts: Offsets, ends and times.
@@ -119,8 +119,8 @@ def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[To
         or_latest: Whether a partition without a record at or after its time starts at its end.
 
     Returns:
-        The offsets; `None` for a partition without such a record, unless `or_latest`. Partitions whose leaders do not answer now
-        are left out.
+        The offsets, without partitions whose leaders do not answer; `None` for a partition without such a record, unless
+        `or_latest`.
 
     Raises:
         BrokerError: The brokers refuse the request; see brokers.topics.Topics.
@@ -138,7 +138,7 @@ def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[To
 
 
 def refuse_unknown(position: Position, existing: Collection[TopicPartition]) -> None:
-    """Refuse a position that names partitions that do not exist.
+    """Refuse a position that names a partition which does not exist.
 
     Args:
         position: Where to start or to end.
@@ -155,12 +155,12 @@ def refuse_unknown(position: Position, existing: Collection[TopicPartition]) -> 
     if unknown:
         raise OptionError(
             f"{option} names partitions that do not exist: {_names(unknown)}. "
-            f"Partitions that exist: {_names(sorted(existing)) or 'none'}."
+            f"The subscribed partitions are: {_names(sorted(existing)) or 'none'}."
         )
 
 
 def start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
-    """Yield a mistake if a start and an end name different partitions, and for each partition whose start is above its end."""
+    """Yield a mistake if start and end name different partitions, and for each partition whose start is above its end."""
     match start, end:
         case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
             ByTime(starting, Mapping() as starts),
@@ -168,7 +168,7 @@ def start_after_end(start: Position | Literal["committed"], end: Position) -> It
         ):
             if different := sorted(starts.keys() ^ ends.keys()):
                 named_once = ", ".join(map(str, different))
-                yield f"{starting} and {ending} must name the same partitions. Only one of them names: {named_once}."
+                yield f"{starting} and {ending} must name the same partitions. Only one of them names {named_once}."
             for partition in sorted(starts.keys() & ends.keys()):
                 if starts[partition] > ends[partition] >= 0:
                     mistake = f"{starting} ({starts[partition]}) is above {ending} ({ends[partition]})"
@@ -179,8 +179,8 @@ def _require_named(option: str, partitions: Collection[TopicPartition], named: C
     missing = sorted(set(partitions) - set(named))
     if missing:
         raise OptionError(
-            f"{option} does not name {_names(missing)}: it must name every partition of the subscribed topics. As an "
-            f"offset, {LATEST} is the latest and {EARLIEST} the earliest."
+            f"{option} does not name {_names(missing)}, but it must name every partition of the subscribed topics. As an offset, "
+            f"{LATEST} means latest and {EARLIEST} earliest."
         )
 
 
@@ -193,13 +193,13 @@ def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError
     """
     places = listed((f"{partition} from {without[partition]} on" for partition in sorted(without)), _MOST_NAMED)
     return OptionError(
-        f"{option}: there is no record in {places} (ms since 1970). Set startingOffsetsByTimestampStrategy=latest to "
-        "start such partitions at their next record, or set an earlier time."
+        f"{option}: there is no record in {places} (ms since 1970). Set an earlier time, or "
+        "startingOffsetsByTimestampStrategy=latest to start such partitions at their next record."
     )
 
 
 _MOST_NAMED = 10
-"""How many partitions a message lists."""
+"""How many partitions a message lists at most."""
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:

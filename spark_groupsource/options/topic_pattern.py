@@ -1,7 +1,7 @@
-"""Checks that `subscribePattern` is a regular expression that Java, Python and Kafka's brokers all understand in the same way.
+"""Checks that `subscribePattern` is a regular expression that Java, Python, librdkafka and Kafka's brokers understand alike.
 
 Four engines read it: Java's in Spark's own source, the C library's (librdkafka, classic), RE2/J (the broker, KIP-848) and
-Python's re (`Options.matches`). Nothing is translated: a piece that they do not all understand in the same way is refused, with
+Python's re (`Options.matches`). Nothing is translated. A piece that they do not all understand in the same way is refused, with
 advice on what to write instead.
 """
 
@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state")
-"""Kafka's own topics, which Java's consumer leaves out of a pattern (`exclude.internal.topics`)."""
+"""Kafka's own topics, which a pattern of Java's consumer does not match (`exclude.internal.topics`)."""
 
 _MAX_REPEAT = 255
-"""POSIX's RE_DUP_MAX."""
+"""The highest repeat count that POSIX requires of every engine (RE_DUP_MAX)."""
 
 _READ_ALIKE = re.compile(
     r"""[^\[\]\\(){}*+?|]
@@ -29,25 +29,25 @@ _READ_ALIKE = re.compile(
 """The pieces of a pattern that every engine understands in the same way."""
 
 _REFUSED: Mapping[str, str] = {
-    r"\(\?<?[=!]": "is a look-around, which cannot be used: name the topics that are wanted",
+    r"\(\?<?[=!]": "is a look-around, which cannot be used: name the topics that you want",
     r"\(\?": "cannot be used: write (...) for a group, and [Aa] for a letter in either case",
     r"\\d": "cannot be used: write [0-9]",
     r"\\D": "cannot be used: write [^0-9]",
     r"\\w": "cannot be used: write [A-Za-z0-9_]",
     r"\\W": "cannot be used: write [^A-Za-z0-9_]",
-    r"\\[AbBGzZ]": "cannot be used: the pattern has to match the whole name anyway, so leave it out",
+    r"\\[AbBGzZ]": "cannot be used: remove it, because the pattern must match the whole name anyway",
     r"\\Q": r"cannot be used: write \. for each dot; letters, digits, '_' and '-' stand for themselves",
     r"\\[A-Za-z0-9]": "cannot be used: write the characters, or a class such as [A-Za-z]",
-    r"\\.": r"cannot be used: write the character without \ ",
+    r"\\.": r"cannot be used: write the character without the \ ",
     r"(?:[*+?]|\{[0-9,]+\})[*+?{]": "is a lazy, possessive or second repetition, which cannot be used: write *, +, ? or {n,m}",
     r"[(|](?=[|)]|$)": "begins an empty alternative or group, which cannot be used: write (...)? for an optional part",
     r"\[[^\]]*\]?": (
-        r"cannot be used: write one class of characters and of ranges such as a-z or 0-9, without \, '&', '|' and '~', with '^' "
+        r"cannot be used: write one class with characters and ranges such as a-z or 0-9, without \, '&', '|' and '~', with '^' "
         "first and '-' last"
     ),
     r".": r"is unbalanced: close the pair, or write \ before it",
 }
-"""The beginnings of all other pieces, with advice on what to write instead."""
+"""The beginnings of all other pieces, each with advice on what to write instead."""
 
 
 def parse_topic_pattern(text: str) -> str:
@@ -58,7 +58,7 @@ def parse_topic_pattern(text: str) -> str:
     """
     pattern = text.strip()
     if not pattern:
-        raise ValueError("a regular expression that matches the whole names of topics is expected")
+        raise ValueError("a regular expression that matches the whole name of a topic is expected")
     if not pattern.isascii():
         raise ValueError("topic names have only ASCII letters, digits, '.', '_' and '-'")
     within, at = f"({pattern}", 0
@@ -68,11 +68,11 @@ def parse_topic_pattern(text: str) -> str:
             raise ValueError(_advice(within[at:]))
         at = piece.end()
     if any(int(count) > _MAX_REPEAT for count in re.findall(r"[{,]([0-9]+)", pattern)):
-        raise ValueError(f"repeat counts above {_MAX_REPEAT} are not supported, because a topic name has at most 249 characters")
+        raise ValueError(f"repeat counts above {_MAX_REPEAT} cannot be used; a topic name has at most 249 characters")
     try:
         re.compile(pattern)
     except (re.error, RecursionError) as error:
-        raise ValueError(f"it is not a regular expression ({error})") from None
+        raise ValueError(f"this is not a regular expression ({error})") from None
     return pattern
 
 

@@ -1,4 +1,4 @@
-"""Reads the text of one option: each function returns the value, or raises a ValueError that tells what is expected."""
+"""Reads the text of an option. Each function returns the value, or raises a ValueError that tells what is expected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_groupsource.partition import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
-"""The numbers for the first and the next offset of a partition in the JSON of `startingOffsets`, as in Spark."""
+"""The numbers that stand for a partition's first and next offset in the JSON of `startingOffsets`, as in Spark."""
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -45,10 +45,10 @@ def duration_ms(text: str) -> int:
     unit = match and _UNITS_US.get(match[2] or "ms")
     duration = int(match[1]) * unit // 1_000 if match and unit else 0
     if duration > MAX_INT:
-        raise ValueError("a duration of 24d at most is expected")
+        raise ValueError("a duration of at most 24d is expected")
     if not duration:
         raise ValueError(
-            "a duration from 1ms is expected, such as 500ms, 30s or 2m (units us, ms, s, m or min, h, d; without one, ms)"
+            "a duration of at least 1ms is expected, such as 500ms, 30s or 2m (units us, ms, s, m or min, h, d; default ms)"
         )
     return duration
 
@@ -67,19 +67,19 @@ def choice(*allowed: str) -> Callable[[str], str]:
 def host(text: str) -> str:
     """Read the name or address of a host to listen on, without a port."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text.strip()):
-        raise ValueError("the name or address of a host is expected, such as 127.0.0.1, 0.0.0.0 or ::, without a port")
+        raise ValueError("a host name or an address without a port is expected, such as 127.0.0.1, 0.0.0.0 or ::")
     return text.strip()
 
 
 def not_blank(text: str) -> str:
     """Read a text that is not empty."""
     if not text.strip():
-        raise ValueError("a text is expected")
+        raise ValueError("a text that is not empty is expected")
     return text.strip()
 
 
 def held_claims_value(text: str) -> str | int:
-    """Read `hold`, or the time in ms after which to reread: 0 for `reread`."""
+    """Read `hold`, or the time in ms after which to reread, which is 0 for `reread`."""
     words = text.strip().lower().split()
     if words == ["hold"]:
         return "hold"
@@ -87,19 +87,19 @@ def held_claims_value(text: str) -> str | int:
         return 0
     if len(words) == 2 and words[0] == "reread-after":
         return duration_ms(words[1])
-    raise ValueError("hold, reread or reread-after with a duration, such as reread-after 10m, is expected")
+    raise ValueError("hold, reread, or reread-after with a duration such as reread-after 10m is expected")
 
 
 def topic_names(text: str) -> tuple[str, ...]:
     """Read names of topics separated by commas, and drop duplicates."""
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
-        raise ValueError("one or more names of topics are expected, with commas between them")
+        raise ValueError("one or more topic names are expected, separated by commas")
     for topic in topics:
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise ValueError(
-                f"{topic!r} cannot be the name of a topic, which has only letters, digits, '.', '_' and '-'. Write a regular "
-                "expression in subscribePattern"
+                f"{topic!r} cannot be the name of a topic, which has only letters, digits, '.', '_' and '-'. For a regular "
+                "expression, use subscribePattern"
             )
     return topics
 
@@ -112,17 +112,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _partition(topic: str, text: str) -> TopicPartition:
     if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > MAX_INT:
-        raise ValueError(f"{text!r} is not a partition of topic {topic!r}: a whole number from 0 is expected")
+        raise ValueError(f"{text!r} is not a partition of topic {topic!r}: a whole number of at least 0 is expected")
     return TopicPartition(topic, int(text))
 
 
 def offset_value(partition: TopicPartition, offset: object) -> int:
-    """Read an offset of JSON."""
+    """Read an offset from a value of JSON."""
     value = _integer(offset)
     if value is None or not EARLIEST <= value <= MAX_LONG:
         raise ValueError(
-            f"{offset!r} is not an offset of {partition}: a whole number from 0, {EARLIEST} (earliest) or {LATEST} (latest) "
-            "is expected"
+            f"{offset!r} is not an offset of {partition}: a whole number of at least 0, {EARLIEST} (earliest) or {LATEST} "
+            "(latest) is expected"
         )
     return value
 
@@ -154,7 +154,7 @@ def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int
 
 def times_value(text: str) -> dict[TopicPartition, int]:
     """Read JSON with milliseconds since 1970 for each partition."""
-    form = 'JSON with milliseconds since 1970 such as {"topicA":{"0":1700000000000,"1":1700000000000}} is expected'
+    form = 'JSON with milliseconds since 1970, such as {"topicA":{"0":1700000000000,"1":1700000000000}}, is expected'
     return _by_partition(text, _time_value, form)
 
 
@@ -171,5 +171,5 @@ def _by_partition(text: str, value: Callable[[TopicPartition, object], int], for
             partition = _partition(topic, number)
             values[partition] = value(partition, written)
     if not values:
-        raise ValueError(f"{form}; this names no partition")
+        raise ValueError(f"{form}; this text names no partition")
     return values

@@ -1,7 +1,7 @@
-"""Lets Spark find `format("groupkafka")` by itself in an environment that has the package installed (SPARK-45917).
+"""Lets Spark find `format("groupkafka")` without registration in an environment where the package is installed (SPARK-45917).
 
-Packaging places this file beside the package. Spark imports every top-level module whose name begins with `pyspark_` when a
-session first looks for a format that the JVM does not know. A failed import here would break the lookup of every other format,
+setup.py installs this file next to the package. When a session first looks up a format that the JVM does not have, Spark imports
+every top-level module whose name begins with `pyspark_`. An import that failed here would break the lookup of all other formats,
 so this module imports only what Spark has already imported.
 """
 
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """Stands for the source `format("groupkafka")`, whose package is imported only when a query uses it."""
+    """Stands for `format("groupkafka")`, whose package is imported only when a query uses it."""
 
     @classmethod
     def name(cls) -> str:
@@ -19,7 +19,7 @@ class DefaultSource(DataSource):
         return "groupkafka"
 
     def __new__(cls, options: dict[str, str]) -> DataSource:  # type: ignore[misc]
-        """Return the source itself, which Spark pickles instead of this class."""
+        """Return the real source, which Spark then pickles instead of this class."""
         from spark_groupsource.spark.datasource import GroupKafkaDataSource
 
         return GroupKafkaDataSource(options)

@@ -298,7 +298,7 @@ def test_what_a_sink_has_left_is_deleted(
     assert len(groups) == 3 + 3 + 1
     early = CliRunner().invoke(main, delete)
     assert early.exit_code == 1
-    assert "may still run" in early.output
+    assert "may still be running" in early.output
     monkeypatch.setattr(clean_up, "QUIET_S", 0.0)  # 25 minutes have passed
     # 2.
     shown = CliRunner().invoke(main, look)

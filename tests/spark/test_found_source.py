@@ -59,7 +59,7 @@ def test_a_view_of_sql_reads_a_topic_and_a_table_is_refused(
         assert spark.sql(count).collect() == [(20,)]
     finally:
         spark.catalog.dropTempView("orders")
-    with pytest.raises(AnalysisException, match="there is no option of this name"):
+    with pytest.raises(AnalysisException, match="there is no option with this name"):
         spark.sql(create.replace("TEMPORARY VIEW", "TABLE"))
 
 

@@ -96,7 +96,7 @@ def test_a_micro_batch_that_failed_is_read_by_the_new_query_when_that_is_said(
     assert not ADMISSION_CONTROL or (old.folder / "checkpoint" / "offsets" / "1").read_text().startswith("v2\n")
     refused = migrate(old, name, "--execute")
     assert refused.exit_code == 1
-    assert "Micro-batch 1 was planned but not committed" in refused.output
+    assert "Micro-batch 1 was begun but not committed" in refused.output
     assert migrate(old, name, "--execute", "--uncommitted", "reread").exit_code == 0
     new = queries("new", name)
     new.run()

@@ -90,7 +90,7 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_the_records_around_it_a
     # 3.
     (partition,) = json.loads(groupkafka(damaged, group, "describe", "--json"))["partitions"]
     position = partition["position"]
-    assert position == partition["committed"] + partition["held"] + partition["held_back"]["finished_lag"] == 12
+    assert position == partition["committed"] + partition["held"] + partition["lowest_claim"]["finished_lag"] == 12
     groupkafka(damaged, group, "reset-offsets", "--topic", "orders:0", "--to-offset", str(position), "--drop-claims", "--execute")
     send(producer, "orders", b"v12", partition=0)
     assert producer.flush(60) == 0

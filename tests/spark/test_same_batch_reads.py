@@ -71,7 +71,7 @@ def test_ranges(reads: Reads, hours: str, ranges: str) -> None:
 
 
 REFUSED: Mapping[str, tuple[Callable[[str], dict[str, str]], str, str]] = {
-    "a start at the latest": (lambda _: {"startingOffsets": "latest"}, "can't be latest", "cannot start at the latest"),
+    "a start at the latest": (lambda _: {"startingOffsets": "latest"}, "can't be latest", "cannot start at latest"),
     "a partition that is left out": (
         lambda t: {"startingOffsets": by_partition(t, 0, 0)},
         "Partitions specified for Kafka start offsets don't match",

@@ -155,7 +155,7 @@ def test_the_rows_are_those_of_sparks_own_sink(spark: SparkSession, cluster: Clu
     [
         ("STRING", "overwrite", {}, "Kafka can only append"),
         ("INT", "append", {}, "value cannot be INT"),
-        ("STRING", "append", {"kafka.password": "hunter2"}, "no setting of this name"),
+        ("STRING", "append", {"kafka.password": "hunter2"}, "no setting with this name"),
     ],
     ids=["overwrite", "a type", "a setting, without its value"],
 )

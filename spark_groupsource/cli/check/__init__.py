@@ -1,1 +1,1 @@
-"""Implements `groupkafka check`: command.py lists the steps, which are in source.py, group.py and sink.py."""
+"""Implements `groupkafka check`. command.py runs the steps, which are in source.py, group.py and sink.py."""

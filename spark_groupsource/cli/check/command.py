@@ -1,4 +1,4 @@
-"""`groupkafka check`: tries an options file against its brokers, step by step, and prints the findings of each step."""
+"""`groupkafka check`: tests a file of options against the brokers, step by step, and prints what each step finds."""
 
 from __future__ import annotations
 
@@ -63,23 +63,22 @@ _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold r
 @click.option("--sink", "writes", is_flag=True, help="The file has the options of the sink (writeStream), not of the source.")
 @json_option
 def check(conf: Path, writes: bool, as_json: bool) -> None:
-    """Try an options file as a query would use it. Report what is wrong and what to do.
+    """Test a query's options against the brokers, and report what is wrong and what to do.
 
-    It checks the options, the brokers, TLS and login, the topics, the group and the ACLs. It checks that the group's members
-    would accept the query: its assignor, and the instance id of a static member. If the options ask for the group protocol of
-    KIP-848, it checks that the brokers have it. It reports where a query with a new checkpoint would start, and what is held for
-    other queries. It reads some records.
+    The command checks the options, the brokers, TLS and login, the topics, the group and the ACLs. It checks whether the group
+    would accept the query: its assignor, the instance id of a static member, and KIP-848 if the options ask for that protocol. It
+    reports where a query with a new checkpoint would start, and which ranges are held for other queries. It reads a few records.
 
-    It also checks habits of production: the session timeout against the brokers' bounds, how long the group's commits are kept,
-    whether there are partitions for all members, which reader this machine has, and whether the checkpoint can be read if the
-    options have the writer's checkpointLocation.
+    It also checks what matters in production: the session timeout against the brokers' bounds, how long the brokers keep the
+    group's commits, whether there is a partition for each member, which reader this machine has, and whether the checkpoint can
+    be read if the options have the writer's checkpointLocation.
 
-    It joins no group and writes nothing. The exit code is 1 if there is an error, and 0 if there are only warnings. With an
-    error the query cannot run.
+    It joins no group and writes nothing. The exit code is 1 if there is an error, because the query cannot run then. It is 0 if
+    there are only warnings.
 
-    With --sink it checks the options of writeStream.format("groupkafka"): the brokers, TLS and login, the topic, and the ACLs of
-    the guarantee on the topic, the sink's groups and its transactional ids. It writes no record, but it takes a transactional
-    id that no task has (the prefix and -check), because nothing else shows whether that is allowed.
+    With --sink it checks the options of writeStream.format("groupkafka"): the brokers, TLS and login, the topic, and the ACLs
+    that the delivery guarantee needs on the topic, the sink's groups and its transactional ids. It writes no record, but it uses
+    a transactional id that no task has (the prefix and -check), because only that shows whether the id may be used.
 
     \b
     Example of a file:
@@ -159,7 +158,7 @@ def _number(level: Level, found: Sequence[Finding]) -> int:
 
 
 def print_finding(finding: Finding, console: Console) -> None:
-    """Print a finding. On a terminal its text is a separate column, so that wrapped lines stay below its beginning."""
+    """Print a finding. On a terminal its text is a separate column, so that wrapped lines are indented."""
     style = _STYLES[finding.level] if console.is_terminal else ""
     table = Table.grid(padding=(0, 1, 0, 0))
     for width in (_LEVEL_WIDTH, _CHECK_WIDTH):

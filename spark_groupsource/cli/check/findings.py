@@ -1,7 +1,7 @@
-"""Defines the findings of `groupkafka check`, and the steps that both checks share: files, brokers, TLS and login.
+"""Defines the findings of `groupkafka check`, and the steps that source and sink share: files, brokers, TLS and login.
 
-A finding tells what was found. If something is wrong, it also tells what this means for the query or its data, and what to do. A
-finding that is `ok` has no advice.
+A finding tells what a step found. If something is wrong, it also tells what this means for the query or its data, and what to do.
+A finding that is `ok` has no advice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the result. `check` names the check in one or two words. The text may contain names that clients chose."""
+    """One line of the output. `check` names the step in one or two words. The text may contain names that clients chose."""
 
     level: Level
     check: str
@@ -39,17 +39,17 @@ def ok(check: str, text: str) -> Finding:
 
 
 def warning(check: str, text: str) -> Finding:
-    """Return a finding that lets the query run."""
+    """Return a finding with which the query can still run."""
     return Finding(Level.WARNING, check, text)
 
 
 def error(check: str, text: str) -> Finding:
-    """Return a finding that stops the query."""
+    """Return a finding with which the query cannot run."""
     return Finding(Level.ERROR, check, text)
 
 
 class Connected(Protocol):
-    """The options and brokers of a query that reads or writes."""
+    """The options and brokers of a source or a sink."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
@@ -57,19 +57,19 @@ class Connected(Protocol):
 
     @property
     def topics(self) -> Topics:
-        """The brokers' topics. The first use makes a client, and may raise OptionError or AuthenticationFailed."""
+        """The topics at the brokers. The first use makes a client, and may raise OptionError or AuthenticationFailed."""
 
 
 def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
-    """Report files in the settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""
+    """Report files in the settings that cannot be read. librdkafka would report a missing file only as a failure of TLS."""
     for name, value in sorted(kafka.items()):
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
             text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
-            yield error("options", f"{text} The file must exist on the driver's machine and on each executor's.")
+            yield error("options", f"{text} The driver and each executor need the file at this path.")
 
 
 def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
-    """Report whether the brokers answer, and with which security. Return whether they do, because all other steps need them."""
+    """Report whether the brokers answer, and with which security. Return whether they answer: all other steps need them."""
     unreadable = list(_unreadable_files(known.kafka))
     yield from unreadable
     if unreadable:
@@ -99,7 +99,7 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
         parts.append("no encryption and no login")
     trusts_all = "SSL" in protocol and kafka.get("enable.ssl.certificate.verification") == "false"
     if trusts_all:
-        parts.append("any certificate is accepted, so anybody can impersonate a broker")
+        parts.append("any certificate is accepted, so anyone can impersonate a broker")
     elif "SSL" in protocol:
         parts.append("the brokers' certificate is trusted")
         if kafka.get("ssl.endpoint.identification.algorithm") == "none":
@@ -111,5 +111,5 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
 
 
 def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
-    """Return whether an operation is not allowed (KIP-430). `None` means that the broker does not report what is allowed."""
+    """Return whether this user lacks the right to an operation (KIP-430). `None` means that the broker does not report rights."""
     return allowed is not None and operation not in allowed

@@ -1,7 +1,6 @@
-"""Checks whether a query may join its group: its ACL, the group protocol, the members' assignor, and the brokers' settings.
+"""Checks whether a query may join its group: the ACL, the group protocol, the members' assignor, and the brokers' settings.
 
-No step joins the group, because a request to join would start a rebalance. So the coordinator's description shows what the
-members would accept.
+No step joins the group, because joining would start a rebalance. The steps judge from the coordinator's description instead.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ COOPERATIVE = "cooperative-sticky"
 _NO_ACL = MISSING_ACL[KafkaError.GROUP_AUTHORIZATION_FAILED]
 
 REFUSED_ASSIGNOR = "groupkafka-check"
-"""An assignor that no broker has. A broker with KIP-848 refuses a heartbeat with it before it looks at the group."""
+"""An assignor that no broker has. A broker with KIP-848 refuses a heartbeat that names it, before it touches the group."""
 
 TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
-"""Errors of brokers that do not have KIP-848. librdkafka may hide the code behind `_FATAL`, but quotes the text."""
+"""Errors of brokers without KIP-848. librdkafka may replace the code by `_FATAL`, but then quotes the error's text."""
 
 _refusals_log = logging.getLogger("spark_groupsource.librdkafka.refusals")
-"""A logger that shows nothing, because librdkafka would log the expected refusal as a fatal error."""
+"""A disabled logger, because librdkafka would log the expected refusal as a fatal error."""
 _refusals_log.disabled = True
 
 SESSION_MS = 45_000
-"""The session timeout of librdkafka if `kafka.session.timeout.ms` is not set, in ms."""
+"""librdkafka's session timeout if `kafka.session.timeout.ms` is not set, in ms."""
 
 RETENTION = "offsets.retention.minutes"
 
@@ -52,7 +51,7 @@ _NOT_COMPARED = f"the session timeout and {RETENTION} were not compared with the
 
 
 def describe_group(source: Source) -> Generator[Finding, None, bool]:
-    """Describe the group and add it to `source`. Return whether the query may join it, even if it does not exist yet."""
+    """Describe the group and add it to `source`. Return whether the query may join it. The group need not exist yet."""
     name = source.options.group_id
     allowed: frozenset[str] | None = None
     with GroupAdminProcess(source.options.client_settings()) as groups:
@@ -67,7 +66,7 @@ def describe_group(source: Source) -> Generator[Finding, None, bool]:
     if lacks("READ", allowed):
         yield error("group", f"{name}: this user may describe it, but not join it. {_NO_ACL}")
         return False
-    may = "joining it is allowed" if allowed is not None else "the broker does not say whether joining it is allowed"
+    may = "joining it is allowed" if allowed is not None else "the broker does not report whether joining it is allowed"
     yield ok("group", f"{name}: {_state_text(source.group)}; {may}")
     return True
 
@@ -82,8 +81,8 @@ def _state_text(group: GroupView | None) -> str:
 def compare_assignors(source: Source) -> Iterator[Finding]:
     """Report whether the group would accept this query as a member.
 
-    The rules are those of the group coordinator. A member of the classic protocol needs an assignor that every member offers. The
-    coordinator returns only the assignor that is in use, not all assignors that the members offer.
+    The rules are those of the group coordinator: under the classic protocol, all members must offer a common assignor. The
+    coordinator returns only the assignor in use, not all assignors that the members offer.
     """
     options, group = source.options, source.group
     ours = f"kafka.group.protocol={options.group_protocol}, assignor {options.assignment_strategy}"
@@ -104,12 +103,12 @@ def _judge_as_consumer(compared: str, group: GroupView) -> Finding:
     if group.assignor == COOPERATIVE:
         return error(
             "assignor",
-            f"{compared}. The brokers would refuse this member (GROUP_ID_NOT_FOUND), because they cannot move a group whose "
-            f"members use librdkafka with {COOPERATIVE}, as groupkafka queries do. {TO_MOVE_A_GROUP}",
+            f"{compared}. The brokers would refuse this member (GROUP_ID_NOT_FOUND), because they cannot move a group to the new "
+            f"protocol while its members use librdkafka with {COOPERATIVE}, as groupkafka queries do. {TO_MOVE_A_GROUP}",
         )
     return warning(
         "assignor",
-        f"{compared}. This member would move the group to the new protocol, while the others still use the classic one. If you "
+        f"{compared}. This member would move the group to the new protocol while the others still use the classic one. If you "
         "want that, restart them one by one with kafka.group.protocol=consumer. If not, set kafka.group.protocol=classic.",
     )
 
@@ -130,8 +129,8 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
     if group.assignor == "range" and COOPERATIVE in offered:
         return warning(
             "assignor",
-            f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java's consumers do by "
-            f"default (range, {COOPERATIVE}). librdkafka's clients and Spark queries with range do not. If they do not, {advice}",
+            f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java's consumers offer it by "
+            f"default (range, {COOPERATIVE}). Clients of librdkafka and Spark queries with range do not. In that case, {advice}",
         )
     return error(
         "assignor",
@@ -140,7 +139,7 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
 
 
 def compare_instance_ids(source: Source) -> Iterator[Finding]:
-    """Report whether a member already uses the instance id, if the options name one."""
+    """Report whether a member already uses the instance id of the options, if they have one."""
     name = source.options.group_instance_id
     if name is None:
         return
@@ -154,15 +153,16 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
         becomes = "a query that starts with this id is refused until that member has left or its session has timed out"
     yield warning(
         "instance id",
-        f"kafka.group.instance.id={name}: a member at {users[0].host} uses it; {becomes}. If that is not the query that you are "
-        "about to restart, choose another id.",
+        f"kafka.group.instance.id={name}: a member at {users[0].host} uses it; {becomes}. Unless that member is the query that "
+        "you are about to restart, choose another id.",
     )
 
 
 def count_members(source: Source) -> Iterator[Finding]:
     """Report whether there is a partition for each member, if the group has members.
 
-    Members that own only partitions of other topics are left out. The subscription of a member without partitions is not known.
+    Members that own only partitions of other topics do not count. A member without partitions counts, because its subscription is
+    not known.
     """
     members = [
         member
@@ -178,24 +178,24 @@ def count_members(source: Source) -> Iterator[Finding]:
         return
     yield warning(
         "members",
-        f"{text}: {spare} of them can have none, and wait as standbys until another member leaves. Add partitions to the topics "
-        "(kafka-topics.sh --alter --partitions), or stop queries, unless you want standbys.",
+        f"{text}: {spare} of them can have none, and wait as standbys until another member leaves. Unless you want standbys, add "
+        "partitions to the topics (kafka-topics.sh --alter --partitions), or stop queries.",
     )
 
 
 def ask_for_protocol(source: Source) -> Iterator[Finding]:
-    """Report whether the brokers support the protocol, with a request that they refuse, so that no member joins."""
+    """Report whether the brokers support KIP-848, by a request that they are sure to refuse, so that no member joins."""
     if source.options.group_protocol == "classic":
         return
     refusal = refusal_of(source.options)
     if refusal is None:
-        text = f"the coordinator did not say within {CHECK_STEP_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
-        advice = "Brokers have it since 4.0. Run this check again, or set it to classic, which works everywhere."
+        text = f"the coordinator did not answer within {CHECK_STEP_S:.0f} s whether it supports kafka.group.protocol=consumer."
+        advice = "Brokers support it (KIP-848) from Kafka 4.0 on. Run this check again, or set it to classic, which always works."
         yield warning("protocol", f"{text} {advice}")
     elif _is_one_of(refusal, {KafkaError.UNSUPPORTED_ASSIGNOR}):
-        yield ok("protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
+        yield ok("protocol", "the brokers support kafka.group.protocol=consumer (KIP-848)")
     elif _is_one_of(refusal, TOO_OLD):
-        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has since 4.0. Set it to classic."
+        text = "the brokers do not support kafka.group.protocol=consumer (KIP-848), which takes Kafka 4.0. Set it to classic."
         yield error("protocol", text)
     else:
         yield error("protocol", str(explain(refusal, "asking for kafka.group.protocol=consumer")))
@@ -204,12 +204,12 @@ def ask_for_protocol(source: Source) -> Iterator[Finding]:
 def refusal_of(options: Options) -> KafkaError | None:
     """Send a request to join that brokers with KIP-848 refuse, and return their error; `None` if they do not answer in time."""
     errors: list[KafkaError] = []
-    # Leave out the instance id, with which this would be the static member that may be running.
+    # Without the instance id: with it, this client would take the place of the static member that may be running.
     kafka = {name: value for name, value in options.kafka.items() if name != "group.instance.id"}
     settings = {
         **member_settings(kafka),
         "group.remote.assignor": REFUSED_ASSIGNOR,
-        # Subscribing must not create a topic, whatever the options are, because a check writes nothing.
+        # Subscribing must not create a topic, no matter what the options say, because a check writes nothing.
         "allow.auto.create.topics": "false",
     }
     with closing(make_client(Consumer, settings, errors.append, _refusals_log)) as consumer:
@@ -227,11 +227,11 @@ def _is_one_of(refusal: KafkaError, codes: Collection[int]) -> bool:
 
 
 def compare_settings(source: Source) -> Iterator[Finding]:
-    """Report what the brokers' settings mean for the query, which can run even without the right to read them."""
+    """Report what the brokers' settings mean for the query. The query can run without the right to read them."""
     try:
         broker = settings_of_a_broker(source.options.client_settings())
     except NotAuthorized:
-        yield ok("settings", f"{_NOT_COMPARED}: reading them takes the ACL DESCRIBE_CONFIGS on the cluster, which no query needs")
+        yield ok("settings", f"{_NOT_COMPARED}: that takes the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need")
         return
     except GroupKafkaError as refused:
         yield ok("settings", f"{_NOT_COMPARED}: {refused}")
@@ -242,10 +242,10 @@ def compare_settings(source: Source) -> Iterator[Finding]:
 
 
 def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
-    """Return a finding about the member's session timeout, and whether the brokers accept it.
+    """Return a finding about whether the brokers accept the member's session timeout.
 
-    Under the classic protocol the member asks for a timeout, and the coordinator refuses it outside its bounds. Under KIP-848 the
-    coordinator sets the timeout.
+    Under the classic protocol the member asks for a timeout, and the coordinator refuses one outside its bounds. Under KIP-848
+    the coordinator sets the timeout.
 
     Args:
         options: the query's options.
@@ -288,8 +288,8 @@ def _find_retention(source: Source, minutes: int) -> Iterator[Finding]:
 def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[TopicPartition, int | None]) -> Iterator[Finding]:
     """Report whether the group's commits may expire before the query starts, if it has commits of subscribed partitions.
 
-    The brokers delete the commits of a group that has had no member for a time (KIP-211). No request returns when the last member
-    left. But the times of claims are known, and whether the group has read records that were written within that time.
+    The brokers delete the commits of a group that has had no members for this time (KIP-211). They do not report when the last
+    member left. So this step judges from the times of the claims, and from whether the group has read records of that time.
 
     Args:
         source: the query, with its group.
@@ -302,25 +302,25 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
         return
     kept = f"the group's commits are kept for {_period(minutes)} without members ({RETENTION})"
     if source.members:
-        yield ok("retention", f"{kept}; it has members")
+        yield ok("retention", f"{kept}; the group has members")
         return
     since_s = now_s - minutes * 60
     claims = [claim for view in with_commit for claim in view.open + view.owed]
     claimed = any(claim.since is not None and claim.since >= since_s for claim in claims)
     read = {view.partition: view.committed or 0 for view in with_commit}
     if claimed or any(offset is not None and read.get(partition, 0) > offset for partition, offset in first.items()):
-        yield ok("retention", f"{kept}; it has no members, and has read within this time")
+        yield ok("retention", f"{kept}; the group has no members, but has read within this time")
         return
     unread = [partition for partition, offset in sorted(first.items()) if offset is not None and partition in read]
     if not unread:
-        text = f"{kept}; it has no members, and no record was written within this time, so how long it has been idle is not known"
+        text = f"{kept}; no record was written within this time, so how long it has been idle is not known"
         yield ok("retention", text)
         return
     yield warning(
         "retention",
-        f"{kept}. It has no members, and has read nothing that was written within this time, in {unread[0]} for example. The "
-        "brokers may delete the commits at any time. Then a query with a new checkpoint starts at startingOffsets, and ranges "
-        f"that queries have left to each other are skipped. Start the query now, or raise {RETENTION}.",
+        f"{kept}. The group has no members, and has read nothing that was written within this time, in {unread[0]} for example. "
+        "The brokers may delete the commits at any time. Then a query with a new checkpoint starts at startingOffsets, and held "
+        f"ranges are skipped. Start the query now, or raise {RETENTION}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks whether a query may write, and how: the topic, the size of its batches, its groups and its transactions.
+"""Checks whether a query may write to its topic: the ACLs, the size of its batches, its groups and its transactions.
 
 No record is written.
 """
@@ -16,6 +16,7 @@ from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
 from spark_groupsource.cli.openers import openers
+from spark_groupsource.cli.render import count
 from spark_groupsource.cli.visibility import NO_SUBSCRIPTION, visibility_of
 from spark_groupsource.errors import GroupKafkaError, NotAuthorized
 from spark_groupsource.partition import listed
@@ -24,12 +25,14 @@ from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.timeouts import CHECK_STEP_S
 
-_GROUPS_BEGIN = "The names of the sink's groups and transactional ids begin with transactionalIdPrefix: grant it as a prefix."
+_GROUPS_BEGIN = (
+    "The names of the sink's groups and transactional ids begin with transactionalIdPrefix, so grant the ACL for this prefix."
+)
 
 
 @dataclass
 class Sink:
-    """The options of a query that writes, and the topic that the steps have found."""
+    """The options of a sink, and the topic that the first step found."""
 
     kafka: Mapping[str, str]
     """The options `kafka.*`, translated for librdkafka."""
@@ -39,7 +42,7 @@ class Sink:
 
     @cached_property
     def topics(self) -> Topics:
-        """The brokers' topics.
+        """The topics at the brokers.
 
         Raises:
             OptionError: As `Topics` does.
@@ -49,7 +52,7 @@ class Sink:
 
     @property
     def name(self) -> str:
-        """A group and transactional id with the sink's prefix that no task has."""
+        """A name with the sink's prefix that no task uses, for a group and a transactional id."""
         return f"{self.settings.prefix}-check"
 
 
@@ -57,11 +60,11 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
     """Report whether the topic exists and may be written to. If so, add it to `sink`."""
     name = sink.settings.topic
     if name is None:
-        yield ok("topics", "the option topic is not set, so the column topic names a topic for each row. None was tried")
+        yield ok("topics", "the option topic is not set, so each row names its topic. No topic was checked")
         return
     found = sink.topics.describe([name])[name]
     needed = ["WRITE", "READ"] if sink.settings.exactly_once else ["WRITE"]
-    if isinstance(found, NotAuthorized):  # with either of these ACLs, the user could describe the topic
+    if isinstance(found, NotAuthorized):  # either ACL would let the user describe the topic, so both are missing
         yield _needs(name, needed)
     elif isinstance(found, GroupKafkaError):
         yield error("topics", str(found))
@@ -69,8 +72,8 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
         yield _needs(name, missing)
     else:
         sink.topic = name
-        may = "may be written to" if found.operations is not None else "the broker does not say whether it may be written to"
-        yield ok("topics", f"{name} ({len(found.partitions)} partitions): found, and {may}")
+        may = "may be written to" if found.operations is not None else "the broker does not report whether it may be written to"
+        yield ok("topics", f"{name} ({count(len(found.partitions), 'partition')}): found, and {may}")
 
 
 def _needs(topic: str, missing: list[str]) -> Finding:
@@ -79,7 +82,7 @@ def _needs(topic: str, missing: list[str]) -> Finding:
 
 
 def compare_batch_size(sink: Sink) -> Iterator[Finding]:
-    """Report how large the batches of rows are: librdkafka does not split a batch that is too large for the topic."""
+    """Report how large the batches of rows are, because librdkafka does not split a batch that is too large for the topic."""
     topic, producer = sink.topic, sink.settings.producer
     if topic is None:
         return
@@ -88,18 +91,22 @@ def compare_batch_size(sink: Sink) -> Iterator[Finding]:
     if limit is not None:
         row = min(limit, int(producer["message.max.bytes"]))
         batches = f"max.message.bytes is {limit}, so batches of rows have at most {size} bytes"
-        yield ok("batches", f"{topic}: {batches}. A row may have about {row}")
+        yield ok("batches", f"{topic}: {batches}. A row may have about {row} bytes")
         return
     text = (
-        f"{topic}: its max.message.bytes is not known, because this takes the ACL DESCRIBE_CONFIGS on the topic. So batches of "
-        f"rows have at most {size} bytes"
+        f"{topic}: its max.message.bytes is not known, because reading it takes the ACL DESCRIBE_CONFIGS on the topic. So "
+        f"batches of rows have at most {size} bytes"
     )
     if SETTING in producer:
-        yield warning("batches", f"{text} (kafka.batch.size). If the topic takes less, rows are refused.")
+        yield warning(
+            "batches",
+            f"{text} (kafka.batch.size). If the topic's limit is lower, the brokers refuse rows and the query fails. Grant the "
+            "ACL, or set kafka.batch.size to the topic's limit.",
+        )
     else:
         yield warning(
             "batches",
-            f"{text}, and rows of 1 KB are written two to four times slower than in large ones. Grant the ACL, or set "
+            f"{text}, and rows of 1 KB are written two to four times slower than in large batches. Grant the ACL, or set "
             "kafka.batch.size to the topic's limit.",
         )
 
@@ -115,7 +122,7 @@ def ask_for_groups(sink: Sink) -> Iterator[Finding]:
     if lacks("READ", allowed):
         yield error("groups", f"{sink.name}: the user needs the ACL READ on the group. {_GROUPS_BEGIN}")
         return
-    may = "offsets may be committed" if allowed is not None else "the broker does not say whether offsets may be committed"
+    may = "offsets may be committed" if allowed is not None else "the broker does not report whether offsets may be committed"
     yield ok("groups", f"{sink.name}: {may}")
 
 
@@ -137,7 +144,7 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
 
 
 def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
-    """Report the records that open transactions hold back in the topic, and the tasks that may have them open."""
+    """Report how many records open transactions hide in the topic, and which tasks may have them open."""
     topic, requests = sink.topic, sink.settings.requests
     if topic is None:
         return
@@ -152,15 +159,14 @@ def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
         return
     if hidden:
         ids = listed(candidate.transactional_id for candidate in found.candidates if candidate.topic == topic)
-        marks = f"These tasks have left a mark that they may have one: {ids}." if ids else "No task of a sink has left a mark."
+        openers_text = f"These tasks may have them open: {ids}." if ids else "No task of a sink has noted that it writes."
         yield warning(
             "isolation",
-            f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written but not visible yet to read_committed "
-            f"consumers, because of open transactions. {marks} Who has them, and what ends them: groupkafka transactions "
-            f"--topic {topic}.",
+            f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written, but open transactions hide them from "
+            f"read_committed consumers. {openers_text} To see what ends them: groupkafka transactions --topic {topic}.",
         )
     elif silent := [visible.partition for visible in visibilities if visible.hidden is None]:
         text = f"{topic}: the leaders of {listed(silent)} did not answer whether open transactions block reading"
         yield warning("isolation", text)
     else:
-        yield ok("isolation", f"{topic}: no open transaction holds anything back")
+        yield ok("isolation", f"{topic}: no open transaction hides any record")

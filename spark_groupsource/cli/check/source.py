@@ -1,6 +1,6 @@
-"""Checks what a query would read: the topics, the start, its first records, the claims of others, and its checkpoint.
+"""Checks what a query would read: the topics, where it starts, a few records, the claims of other queries, and the checkpoint.
 
-Nothing is written, and each request waits for about ten seconds at most.
+Nothing is written, and each request takes about ten seconds at most.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
 from spark_groupsource.checkpoint.offset_log import plan_of, source_lines
 from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
 from spark_groupsource.cli.claimed import claimed_of, total
+from spark_groupsource.cli.render import count
 from spark_groupsource.cli.visibility import all_ends, visibility
 from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, OffsetError
 from spark_groupsource.fetch.choice import fetch, installed_reader
@@ -40,24 +41,24 @@ from spark_groupsource.version import another_version
 _NO_ACL = MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 LAST_OFFSETS = 100
-"""The number of offsets at a partition's end among which records are tried."""
+"""How many offsets before a partition's end are read to test the settings."""
 
 OTHERWISE = """\
-Until that is corrected, the claims of a finished micro-batch stay unconfirmed until the next trigger, and its records count as \
-lag, unless the driver's program reports it (spark_groupsource.register)."""
+Until that is corrected, the claims of a finished micro-batch are confirmed only with the next trigger, and its records count as \
+lag until then, unless the driver's program calls spark_groupsource.register."""
 
 
 @dataclass
 class Source:
-    """The options of a query that reads, and the results of earlier steps that later steps need."""
+    """The options of a source, and the results of earlier steps that later steps need."""
 
     options: Options
     partitions: list[TopicPartition] = field(default_factory=list)
     """The partitions of the topics that this user may read. `describe_topics` adds them."""
     group: GroupView | None = None
-    """The current state of the group; `None` if it does not exist. `describe_group` adds it."""
+    """The group; `None` if it does not exist. `describe_group` adds it."""
     logs: LogState | None = None
-    """The answers of the partitions' leaders. `find_start` adds them."""
+    """The starts and ends of the partitions' logs. `find_start` adds them."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
@@ -66,7 +67,7 @@ class Source:
 
     @cached_property
     def topics(self) -> Topics:
-        """The brokers' topics, as a query with these options would see them.
+        """The topics at the brokers, as a query with these options would see them.
 
         Raises:
             OptionError, AuthenticationFailed: See `Topics`.
@@ -74,12 +75,12 @@ class Source:
         return self.topics_as(read_committed=self.options.read_committed)
 
     def topics_as(self, *, read_committed: bool) -> Topics:
-        """Return the brokers' topics with last stable offsets, or with high watermarks, as ends."""
+        """Return the topics at the brokers, with last stable offsets or with high watermarks as ends."""
         return Topics(self.options.client_settings(), self.options, read_committed=read_committed, patience_s=CHECK_STEP_S)
 
     @property
     def commits(self) -> dict[TopicPartition, GroupCommit]:
-        """What the group has committed, by partition."""
+        """The group's commits, by partition."""
         return {} if self.group is None else {view.partition: view.commit for view in self.group.partitions}
 
     @property
@@ -89,7 +90,7 @@ class Source:
 
     @property
     def views(self) -> list[PartitionView]:
-        """The group's partitions that belong to subscribed topics."""
+        """The group's partitions in subscribed topics."""
         partitions = () if self.group is None else self.group.partitions
         return [view for view in partitions if self.options.matches(view.partition.topic)]
 
@@ -106,7 +107,7 @@ def describe_topics(source: Source) -> Iterator[Finding]:
         yield warning(
             "topics",
             f"subscribePattern={options.subscribe_pattern} matches no topic that this user may describe (ACL DESCRIBE). The "
-            "query would read nothing and wait for one. Check the pattern, which must match the whole name, and the ACLs.",
+            "query would wait for such a topic. Check the ACLs, and the pattern, which must match the whole name.",
         )
         return
     readable: dict[str, TopicDescription] = {}
@@ -123,15 +124,15 @@ def describe_topics(source: Source) -> Iterator[Finding]:
 
 
 def _readable_text(readable: Mapping[str, TopicDescription]) -> str:
-    counts = listed(f"{name} ({len(topic.partitions)} partitions)" for name, topic in readable.items())
+    counts = listed(f"{name} ({count(len(topic.partitions), 'partition')})" for name, topic in readable.items())
     known = all(topic.operations is not None for topic in readable.values())
-    may = "may be read" if known else "may be described; the broker does not say whether they may be read"
+    may = "may be read" if known else "may be described; the broker does not report whether they may be read"
     return f"{counts}: found, and {may}"
 
 
 @dataclass(frozen=True)
 class NewestBatch:
-    """The newest micro-batch in the offset log of a checkpoint."""
+    """The last micro-batch in the offset log of a checkpoint."""
 
     number: int
     plans: tuple[PlanOffset, ...]
@@ -139,11 +140,11 @@ class NewestBatch:
     finished: bool
     """Whether it is in the commit log."""
     refused: str | None = None
-    """Why a query cannot continue from an offset in it that another version of this package wrote."""
+    """Why a query cannot continue from an offset of this micro-batch, if another version of this package wrote it."""
 
 
 def read_checkpoint(source: Source) -> Iterator[Finding]:
-    """Report whether the checkpoint can be read, if the options name it, and whose it is. Give up after CHECK_STEP_S."""
+    """Report whether the checkpoint of the options can be read, and which group it belongs to. Give up after CHECK_STEP_S."""
     location = source.options.checkpoint_location
     if location is None:
         return
@@ -158,7 +159,7 @@ def read_checkpoint(source: Source) -> Iterator[Finding]:
         except OffsetError as unknown:
             answers.put(OffsetError(f"{shown}: {unknown}"))
 
-    # Read on another thread, because a file system that does not answer cannot be interrupted.
+    # Read on another thread, because a read from a file system that does not answer cannot be interrupted.
     threading.Thread(target=read, name="groupkafka-checkpoint", daemon=True).start()
     try:
         answer = answers.get(timeout=CHECK_STEP_S)
@@ -166,25 +167,25 @@ def read_checkpoint(source: Source) -> Iterator[Finding]:
         answer = OffsetError(f"{shown} did not answer within {CHECK_STEP_S:.0f} s")
     if isinstance(answer, OffsetError):
         text = f"checkpointLocation = {str(answer).rstrip('.')}. {OTHERWISE}"
-        yield warning("checkpoint", f"{text} The location must be readable on the driver's machine.")
+        yield warning("checkpoint", f"{text} The driver's machine must be able to read this location.")
     else:
         yield judge_checkpoint(source.options, f"checkpointLocation = {shown}", answer)
 
 
 def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -> Finding:
-    """Return a finding about a checkpoint, and whether it belongs to a query in this group.
+    """Return a finding about whether a checkpoint belongs to a query in this group.
 
     Args:
         options: the query's options.
         named: the location as text, without its password.
-        newest: the newest micro-batch in the offset log; `None` if there is none.
+        newest: the last micro-batch in the offset log; `None` if there is none.
     """
     if newest is None:
         return ok("checkpoint", f"{named}: has no micro-batch yet (folder offsets), as before the first start of a query")
     if newest.refused is not None:
         return error("checkpoint", f"{named}: the query would fail. {newest.refused}")
     if not newest.plans:
-        text = f"micro-batch {newest.number} has no offset of this source, so it is the checkpoint of another query. {OTHERWISE}"
+        text = f"micro-batch {newest.number} has no offset of this source, so the checkpoint is another query's. {OTHERWISE}"
         return warning("checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")
     of_group = [plan for plan in newest.plans if plan.group == options.group_id]
     if not of_group:
@@ -194,13 +195,13 @@ def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -
             f"{named}: micro-batch {newest.number} belongs to group {groups}, not to {options.group_id}. The query would fail. "
             "Set it to the writer's checkpointLocation, and check kafka.group.id.",
         )
-    streams = " and ".join(f"plan {plan.plan} of stream {plan.stream}" for plan in of_group)
+    streams = " and ".join(plan.stream for plan in of_group)
     state = "is finished" if newest.finished else "is not finished"
-    return ok("checkpoint", f"{named}: it can be read; micro-batch {newest.number} is {streams}, and {state}")
+    return ok("checkpoint", f"{named}: it can be read; micro-batch {newest.number} of stream {streams} {state}")
 
 
 def newest_batch(location: str) -> NewestBatch | None:
-    """Return the newest micro-batch of a checkpoint; `None` if the offset log has none, or there is no such folder.
+    """Return the last micro-batch of a checkpoint; `None` if the offset log has none, or there is no such folder.
 
     Args:
         location: the query's `checkpointLocation`.
@@ -237,7 +238,7 @@ def _refused(line: str) -> str | None:
 
 
 def name_reader(_source: Source) -> Iterator[Finding]:
-    """Report which reader this machine has, and why."""
+    """Report which reader this machine uses for records, and why."""
     reader = installed_reader()
     if reader.reason is None:
         yield ok("reader", f"this machine has the {reader.name} reader, with librdkafka {libversion()[0]}")
@@ -245,23 +246,23 @@ def name_reader(_source: Source) -> Iterator[Finding]:
     yield warning(
         "reader",
         f"this machine has the {reader.name} reader, because the native one cannot be used: {reader.reason}. The rows are the "
-        f"same, but reading is several times slower. To use the native reader: {reader.advice}. Each executor's machine chooses "
-        "its own reader, and logs if it has no native one.",
+        f"same, but reading is several times slower. To use the native reader: {reader.advice}. Each executor chooses a reader "
+        "for its own machine, and logs if that is not the native one.",
     )
 
 
 def find_start(source: Source) -> Iterator[Finding]:
-    """Ask the leaders for their logs, add the answers to `source`, and report where a query would start."""
+    """Ask the leaders where their logs start and end, add the answers to `source`, and report where a query would start."""
     if not source.partitions:
         return  # `describe_topics` has said why
     options, topics, partitions = source.options, source.topics, source.partitions
     without_commit = [partition for partition in partitions if source.commits.get(partition) is None]
     try:
-        # Ask for the ends before the ids, as in a plan, so that the end of a new topic does not count for the old topic.
+        # Ask for the ends before the ids, as a query does, so that a new topic's end is not taken for the old topic's.
         ends = all_ends(topics, partitions)
         starts = topics.starts(partitions)
         source.logs = LogState(topics.ids({partition.topic for partition in partitions}), starts, ends)
-        # An offset or time for a partition must exist, whether the group has commits or not.
+        # A partition that the options name must exist, whether or not the group has a commit for it.
         refuse_unknown(options.stream_start, partitions)
         starting = offsets_at(options.stream_start, without_commit, topics)
     except GroupKafkaError as wrong:
@@ -282,9 +283,9 @@ def judge_start(
     Args:
         options: the query's options.
         partitions: the subscribed partitions.
-        commits: what the group has committed.
+        commits: the group's commits.
         starting: where the partitions without a commit would start.
-        logs: what the leaders have answered.
+        logs: the starts and ends of the partitions' logs.
     """
     # `read_formats` reports records in other formats.
     unread = {partition for partition, commit in commits.items() if isinstance(commit, OtherFormat)}
@@ -299,12 +300,13 @@ def judge_start(
     if answered:
         to_read = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
         places = _places(options, sum(partition in continuing for partition in answered), len(answered))
-        yield ok("start", f"{len(answered)} partitions: a query with a new checkpoint starts {places}; {to_read} offsets to read")
+        partitions_text = count(len(answered), "partition")
+        yield ok("start", f"{partitions_text}: a query with a new checkpoint starts {places}; {to_read} offsets to read")
     if silent := [partition for partition in readable if partition not in records]:
         yield error(
             "start",
             f"The leader does not return the offsets of {listed(silent)}, so these partitions cannot be read. Check that each "
-            "broker is up. The driver and the executors must be able to connect to its advertised.listeners.",
+            "broker is running, and that driver and executors can connect to its advertised.listeners.",
         )
     if losses:
         yield _judge_losses(options, losses)
@@ -316,7 +318,7 @@ def _adopted(
     starting: Mapping[TopicPartition, int],
     logs: LogState,
 ) -> tuple[dict[TopicPartition, CommitRecord], list[PartitionLoss]]:
-    """Return the record with which a new query would adopt each partition, and the losses that it would find."""
+    """Return the commit record with which a new query would adopt each partition, and the losses that it would find."""
     stream, done = Stream("check"), evidence(commits.values())
     records: dict[TopicPartition, CommitRecord] = {}
     losses: list[PartitionLoss] = []
@@ -355,7 +357,7 @@ def fetch_records(source: Source) -> Iterator[Finding]:
     reader = f"the {installed_reader().name} reader"
     last = last_offsets(source.logs)
     if last is None:
-        yield ok("fetch", f"all partitions are empty, so no record could be read; a query would use {reader}")
+        yield ok("fetch", f"all partitions are empty, so there is no record to read; a query would use {reader}")
         return
     settings = source.options.fetch_settings()
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
@@ -378,7 +380,7 @@ def last_offsets(logs: LogState) -> FetchRange | None:
 
 
 def find_open_transactions(source: Source) -> Iterator[Finding]:
-    """Report what open transactions hold back, if the query reads only committed records."""
+    """Report how many records open transactions hide, if the query reads only committed records."""
     if not source.partitions:
         return  # `describe_topics` has said why
     if not source.options.read_committed:
@@ -396,15 +398,15 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
     elif hidden:
         yield warning(
             "isolation",
-            f"read_committed: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. They are read when "
-            "the transactions end. If they do not end, see who may have them: groupkafka transactions --topic TOPIC.",
+            f"read_committed: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. The query reads them "
+            "when the transactions end. To see which tasks may have them open: groupkafka transactions --topic TOPIC.",
         )
     else:
         yield ok("isolation", "read_committed: no open transaction blocks reading")
 
 
 def read_formats(source: Source) -> Iterator[Finding]:
-    """Report commit records of the subscribed partitions in formats that this version cannot read."""
+    """Report commit records of subscribed partitions that this version cannot read."""
     unread = [(view.partition, view.other_format) for view in source.views if view.other_format is not None]
     for version in sorted({found for _, found in unread}):
         partitions = listed(sorted(partition for partition, found in unread if found == version))
@@ -419,8 +421,8 @@ def list_claims(source: Source) -> Iterator[Finding]:
     held = [claimed for claimed in ranges if claimed.kind == "held"]
     if held:
         listing = listed(f"{claimed.partition} {claimed.claim.range} of stream {claimed.claim.stream}" for claimed in held)
-        text = f"held, which means claimed but not confirmed: {listing}. A query with a new checkpoint {_fate(source.options)}."
-        yield warning("claims", f"{text} Details: groupkafka claims.")
+        text = f"held for queries that stopped before they confirmed them: {listing}. A query with a new checkpoint"
+        yield warning("claims", f"{text} {_fate(source.options)}. Details: groupkafka claims.")
     elif ranges:
         yield ok("claims", f"{total(ranges).in_flight} offsets are in flight in running queries; nothing is held")
     else:
@@ -432,6 +434,6 @@ def _fate(options: Options) -> str:
     """Return what a query with a new checkpoint does with held ranges, according to heldClaims."""
     policy = options.held_claims_choice()
     if policy.reread_after_s is None:
-        return "does not read them, and continues; only that stream's query does, when it restarts (heldClaims=hold)"
+        return "continues without them; only the query that claimed them reads them, after you restart it (heldClaims=hold)"
     later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""
     return f"reads them{later}; records may be duplicated (heldClaims)"

@@ -145,8 +145,8 @@ def test_queries_and_commands_name_the_address_soon(own: Cluster, advertised: st
         print(f"{name}: {took_s:.1f} s")
         text = " ".join(said.split())
         assert f"{advertised} (broker 1)" in text, f"{name} says after {took_s:.1f} s: {text}"
-        assert f"A bootstrap server of {own.bootstrap_servers} answered" in text
-        assert "Check advertised.listeners" in text
+        assert f"A bootstrap server of {own.bootstrap_servers} returned" in text
+        assert "Check the brokers' advertised.listeners" in text
         assert took_s < (TASKS_SOON_S if is_of_a_task(name) else SOON_S) + STOOD_STILL_S, name
 
 

@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[Secured], dict[str, str]], str]] = {
         lambda secured: {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")},
         "kafka.ssl.truststore",
     ),
-    "a name that is not in the certificate": (at_another_name, "has the same host name as kafka.bootstrap.servers"),
+    "a name that is not in the certificate": (at_another_name, "has the host name that is in kafka.bootstrap.servers"),
     "no client certificate where one is needed": (Secured.tls, "kafka.ssl.keystore"),
     "a mechanism that the listener does not have": (without_tls, "kafka.sasl.mechanism"),
 }

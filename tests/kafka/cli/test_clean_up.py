@@ -66,9 +66,9 @@ def test_all_groups_of_the_query_are_shown_and_with_execute_they_are_gone(query:
     shown = run_command(query)
     assert shown.exit_code == 0, shown.output
     assert f"{names.driver}  {query.topic}-0: micro-batch 0\n" in shown.output
-    assert f"{names.open(2)}  {query.topic}-0: may have a transaction open, since " in shown.output
+    assert f"{names.open(2)}  {query.topic}-0: process " in shown.output
     assert f"{len(mine)} groups of query {names.query}\n" in shown.output
-    assert "only if the query never runs again" in shown.output
+    assert "only if the query will never run again" in shown.output
     assert shown.output.endswith("dry run: nothing was changed. Use --execute to do it.\n")
     assert groups(query) == sorted(mine)
     done = run_command(query, "--execute")
@@ -77,7 +77,7 @@ def test_all_groups_of_the_query_are_shown_and_with_execute_they_are_gone(query:
     assert groups(other) == theirs
     nothing = run_command(query, "--execute")
     assert nothing.exit_code == 0
-    assert nothing.output == f"query {names.query} has left no group that this user may see\n"
+    assert nothing.output == f"query {names.query} has left no group that this user may describe\n"
 
 
 @pytest.mark.usefixtures("long_ago")
@@ -97,8 +97,8 @@ def test_rows_that_name_their_topics_and_other_names_of_the_query_are_no_excepti
     # First the drivers' groups: without them a query that comes back notices that something is missing.
     assert {one["group"] for one in found["groups"][:2]} == {query.names.driver, moved.names.driver}
     of = {one["group"]: one["partitions"] for one in found["groups"]}
-    assert of[moved.names.task(0)] == [{"topic": moved.topic, "partition": 0, "sink_batch": 1, "sink_mark": None}]
-    assert of[moved.names.open(0)][0]["sink_mark"]["open"] is True
+    assert of[moved.names.task(0)] == [{"topic": moved.topic, "partition": 0, "sink_batch": 1, "sink_transaction": None}]
+    assert of[moved.names.open(0)][0]["sink_transaction"]["open"] is True
     assert groups(query) == []
 
 
@@ -107,7 +107,7 @@ def test_a_query_that_may_still_run_is_refused_until_a_named_time(query: Query, 
     for more in ((), ("--execute",), ("--execute", "--json")):
         refused = run_command(query, *more)
         assert refused.exit_code == 1
-        assert f"Nothing was deleted, because query {query.names.query} may still run" in refused.output
+        assert f"Nothing was deleted, because query {query.names.query} may still be running" in refused.output
     assert groups(query) == before != []
     monkeypatch.setattr(clean_up, "QUIET_S", 0.0)  # the time has come
     assert run_command(query, "--execute").exit_code == 0
@@ -125,7 +125,7 @@ def test_a_reader_with_the_id_in_its_groups_name_stays(query: Query, cluster: Cl
     assert done.exit_code == 0, done.output
     assert groups(query) == sorted(readers)
     for group in readers:
-        line = f"stays, because it holds something else than the sink has written: {group}\n"
+        line = f"not deleted, because it holds offsets that the sink did not write: {group}\n"
         assert line.replace("\x1b", "\\x1b") in done.output
 
 
@@ -135,7 +135,7 @@ def test_a_group_with_a_member_is_refused(query: Query, cluster: Cluster) -> Non
     before = groups(written(query))
     with joined(cluster, query.names.task(0), query.topic, 2):
         refused = run_command(query, "--execute")
-        with pytest.raises(GroupActive, match="it stays"):
+        with pytest.raises(GroupActive, match="it was not deleted"):
             GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).delete(query.names.task(0))
     assert refused.exit_code == 1
     assert f"The group {query.names.task(0)} has 1 member" in refused.output

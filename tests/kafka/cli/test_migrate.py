@@ -97,10 +97,10 @@ def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_on_reques
     folder = checkpoint({name: {0: 4}}, committed=False)
     refused = migrate(name, folder)
     assert refused.exit_code == 1
-    assert "Micro-batch 1 was planned but not committed" in refused.output
+    assert "Micro-batch 1 was begun but not committed" in refused.output
     reread = migrate(name, folder, "--uncommitted", "reread")
     assert cells(reread.output, name)[0][3] == "0"
-    assert "1 was planned and not committed: its records will be read again" in reread.output
+    assert "1 was begun but not committed: its records will be read again" in reread.output
     assert cells(migrate(name, folder, "--uncommitted", "skip").output, name)[0][3] == "4"
 
 
@@ -125,7 +125,7 @@ def test_records_that_expired_are_reported_and_left_to_the_query(
     done = migrate(name, folder, "--execute")
     assert done.exit_code == 0, done.output
     assert f"no longer in Kafka: {name}-0 [4, 6) 2 offsets" in done.output
-    assert "topic no longer in Kafka, not migrated: no-such-topic-0" in done.output
+    assert "topic no longer in Kafka, so not migrated: no-such-topic-0" in done.output
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4}
 
 

@@ -146,7 +146,7 @@ def test_a_batch_that_cannot_be_decompressed_is_a_question_of_a_setting_in_zstd_
     for codec, advised in ((1, False), (2, False), (3, False), (4, True)):
         text = f"Decompression (codec 0x{codec}) of message at 7 of 9000 bytes failed: Local: Invalid compressed data"
         found = str(refusal(KafkaError(KafkaError._BAD_COMPRESSION, text), "Reading t-0 [0, 9), at offset 7"))
-        assert ("remove that option, or raise it" in found) == advised
+        assert ("remove this option, or raise it" in found) == advised
         assert ("0.7 and 2.1 GB" in found) == advised
 
 

@@ -22,7 +22,7 @@ def test_a_refused_commit_names_the_setting_of_the_brokers_and_passes_once_that_
             **SHORT_TIMES,
         }
         refused = Query(given)
-        with pytest.raises(CommitRefused, match=r"offset\.metadata\.max\.bytes of the brokers: raise that setting"):
+        with pytest.raises(CommitRefused, match=r"the brokers' offset\.metadata\.max\.bytes\. Raise that setting"):
             until(lambda: refused.plan() or bool(refused.positions), "a commit")
         (node,) = cluster.nodes
         node.stop()

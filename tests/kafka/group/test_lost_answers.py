@@ -228,7 +228,7 @@ def test_describe_shows_what_differs(
         as_json = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
         member_id = keeper.session.assignment.member_id
         shown = CliRunner().invoke(main, arguments).output
-        assert bool(as_json["differences"]) == ("members and coordinator differ" in shown)
+        assert bool(as_json["differences"]) == ("members and coordinator disagree" in shown)
         assert {one["writer_member_id"] for one in as_json["differences"]} <= {member_id}
         assert member_id not in {one["target_member_id"] for one in as_json["differences"]}
         return {one["partition"] for one in as_json["differences"]}

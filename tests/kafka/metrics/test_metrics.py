@@ -44,13 +44,13 @@ def test_follow_a_micro_batch_from_its_plan_to_its_confirmation(topic: MakeTopic
     assert planned.value("groupkafka_rebalances_total", kind="assigned") >= 1
     assert planned.value("groupkafka_planned_offsets_total") == 7
     assert planned.value("groupkafka_last_plan_timestamp_seconds") >= began
-    assert planned.value("groupkafka_open_ranges") == 0
+    assert planned.value("groupkafka_in_flight_ranges") == 0
 
     a.claim()
     claimed = scraped(tally)
-    assert claimed.value("groupkafka_open_ranges") == 2
-    assert claimed.value("groupkafka_open_offsets") == claimed.value("groupkafka_claimed_offsets_total") == 7
-    assert began - 1 <= claimed.value("groupkafka_open_oldest_timestamp_seconds") <= time.time()
+    assert claimed.value("groupkafka_in_flight_ranges") == 2
+    assert claimed.value("groupkafka_in_flight_offsets") == claimed.value("groupkafka_claimed_offsets_total") == 7
+    assert began - 1 <= claimed.value("groupkafka_in_flight_oldest_timestamp_seconds") <= time.time()
     assert claimed.by_partition("groupkafka_partition_position_offset") == {0: 5, 1: 2}
     assert claimed.by_partition("groupkafka_partition_lag_offsets") == {0: 10, 1: 4}, "what is in flight is lag, too"
     assert claimed.by_partition("groupkafka_partition_committed_offset") == {0: 0, 1: 0}
@@ -61,8 +61,8 @@ def test_follow_a_micro_batch_from_its_plan_to_its_confirmation(topic: MakeTopic
     done = scraped(tally)
     assert done.by_partition("groupkafka_partition_committed_offset") == {0: 10, 1: 4}
     assert done.by_partition("groupkafka_partition_lag_offsets") == {0: 0, 1: 0}
-    assert done.value("groupkafka_open_ranges") == 0
-    assert not done.series("groupkafka_open_oldest_timestamp_seconds")
+    assert done.value("groupkafka_in_flight_ranges") == 0
+    assert not done.series("groupkafka_in_flight_oldest_timestamp_seconds")
     assert done.value("groupkafka_plan_duration_seconds_count") == done.value("groupkafka_claim_duration_seconds_count") == 2
     # Of the adoption, two claims and the confirmation.
     assert done.value("groupkafka_commit_duration_seconds_count") == 4
@@ -121,7 +121,7 @@ def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(filled: Filled
     b.plan()  # confirms it
     held = scraped(other)
     assert held.value("groupkafka_partition_finished_lag_offsets", partition=str(moved.partition)) == 3
-    since = held.value("groupkafka_partition_held_back_timestamp_seconds", stream=a.done.stream)
+    since = held.value("groupkafka_partition_lowest_claim_timestamp_seconds", stream=a.done.stream)
     assert since == held.value("groupkafka_held_oldest_timestamp_seconds")
     a.finish()
     a.plan()
@@ -132,7 +132,7 @@ def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(filled: Filled
 
     until(settled, "b sees that a has confirmed it")
     assert scraped(other).value("groupkafka_partition_finished_lag_offsets") == 0
-    assert not scraped(other).series("groupkafka_partition_held_back_timestamp_seconds")
+    assert not scraped(other).series("groupkafka_partition_lowest_claim_timestamp_seconds")
 
 
 def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(filled: Filled, query: MakeQuery) -> None:

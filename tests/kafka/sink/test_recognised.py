@@ -66,7 +66,7 @@ def test_a_reset_is_refused_whatever_it_would_write(cluster: Cluster, group: str
     before = kept(cluster, group)
     refused = run(cluster, "reset-offsets", group, "--topic", place.format(group), "--to-earliest", *more)
     assert refused.exit_code == 1
-    assert f"The group {group} is of a query that writes" in refused.output
+    assert f"The group {group} belongs to the sink of a query" in refused.output
     assert f"{group}-0: micro-batch 17" in refused.output
     assert kept(cluster, group) == before
 
@@ -79,24 +79,25 @@ def test_a_migration_into_it_is_refused(cluster: Cluster, group: str, tmp_path: 
     before = kept(cluster, group)
     refused = run(cluster, "migrate", group, "--checkpoint", str(tmp_path), "--overwrite", "--execute")
     assert refused.exit_code == 1
-    assert f"The group {group} is of a query that writes" in refused.output
+    assert f"The group {group} belongs to the sink of a query" in refused.output
     assert kept(cluster, group) == before
 
 
 def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster, group: str) -> None:
     described = run(cluster, "describe", group)
     assert described.exit_code == 0, described.output
-    assert "this group is of a query that writes" in described.output
+    assert "this group belongs to the sink of a query" in described.output
     assert f"  {group}-0: micro-batch 17" in described.output
     (partition,) = json.loads(run(cluster, "describe", group, "--json").output)["partitions"]
-    assert partition["sink_batch"] == 17
+    assert (partition["sink_batch"], partition["lag"], partition["position"]) == (17, None, None)
     claims = run(cluster, "claims", group)
-    assert "this group is of a query that writes" in claims.output
-    assert "has been confirmed" not in claims.output
+    assert "this group belongs to the sink of a query" in claims.output
+    assert "has been processed" not in claims.output
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
     lines: list[str] = []
     PlainLines(lines.append).show(Snapshot(group, datetime.now(timezone.utc), view))
-    assert "of a query that writes" in lines[-1]
+    assert "no lag (the group belongs to the sink of a query)" in lines[-1]
+    assert "lag 0" not in lines[-1] + described.output
 
 
 @pytest.mark.parametrize(
@@ -104,17 +105,17 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     [
         (
             OPENED.metadata(),
-            "may have a transaction open, since 2025-11-21T16:59:50Z, of process 4711 on host-7",
+            "process 4711 on host-7 may have a transaction open, since 2025-11-21T16:59:50Z",
             {"open": True, "run": RUN, "since": "2025-11-21T16:59:50Z", "host": "host-7", "pid": 4711},
         ),
         (
             OPENED._replace(open=None).metadata(),
-            "has no transaction open",
+            "no transaction is open",
             {"open": False, "run": RUN, "since": None, "host": None, "pid": None},
         ),
         (
             OPENED.metadata().replace("host-7", "host\\u001b[2J"),
-            "may have a transaction open; this version cannot read by whom",
+            "a task may have a transaction open; this version cannot read which process runs it",
             {"open": None, "run": None, "since": None, "host": None, "pid": None},
         ),
     ],
@@ -127,12 +128,12 @@ def test_a_mark_holds_no_micro_batch_and_is_shown_as_what_it_is(
     commit_as_another_client(cluster, name, name, 1, metadata)
     for command in ("describe", "claims"):
         output = run(cluster, command, name).output
-        assert "this group is of a query that writes" in output
+        assert "this group belongs to the sink of a query" in output
         assert f"  {name}-0: {said}\n" in output
         assert ": micro-batch" not in output
     (partition,) = json.loads(run(cluster, "describe", name, "--json").output)["partitions"]
     assert partition["sink_batch"] is None
-    assert partition["sink_mark"] == shown
+    assert partition["sink_transaction"] == shown
     refused = run(cluster, "reset-offsets", name, "--topic", name, "--to-earliest", "--execute")
     assert refused.exit_code == 1
     assert kept(cluster, name) == {TopicPartition(name, 0): (1, metadata)}
@@ -143,5 +144,5 @@ def test_the_mark_of_a_reach_is_of_no_task(cluster: Cluster, topic: MakeTopic) -
     group = Names(name, QUERY).reach(REACHES[0])
     commit_as_another_client(cluster, group, name, 1, OPENED.metadata())
     output = run(cluster, "describe", group).output
-    assert f"{name}-0: a task with a number below {REACHES[0]} has left a mark" in output
+    assert f"{name}-0: a task with a number below {REACHES[0]} has begun to write" in output
     assert "host-7" not in output

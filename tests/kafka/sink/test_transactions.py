@@ -71,7 +71,7 @@ def query(cluster: Cluster, topic: MakeTopic) -> Query:
 
 
 def test_nothing_that_is_held_back_is_one_line(cluster: Cluster, query: Query) -> None:
-    assert shown(cluster, query.topic) == f"topic {query.topic}: no open transaction holds anything back in its 2 partitions.\n"
+    assert shown(cluster, query.topic) == f"topic {query.topic}: no open transaction hides any record in its 2 partitions.\n"
     assert json.loads(shown(cluster, query.topic, "--json"))["candidates"] == []
 
 
@@ -79,13 +79,13 @@ def test_an_open_transaction_is_shown_with_its_owner_until_it_ends(cluster: Clus
     names = query.names
     with left_open(cluster, names.task(2), query.topic):
         output = shown(cluster, query.topic)
-        assert f"topic {query.topic}: {ROWS} offsets are written, and not visible yet to readers of committed records" in output
-        of_task = f"    query {names.query}, run {LATER_RUN}, task 2: no micro-batch is known to be finished\n"
+        assert f"topic {query.topic}: {ROWS} offsets are written, but not visible to read_committed consumers yet" in output
+        of_task = f"    query {names.query}, run {LATER_RUN}, task 2: no finished micro-batch is known\n"
         assert f"  {names.task(2)}\n{of_task}    process {os.getpid()} on {socket.gethostname()}, since 20" in output
         assert f"query {names.query}, run {RUN}, task 0: micro-batch 0 is finished" in output
         assert f"kafka-transactions.sh --bootstrap-server {cluster.bootstrap_servers} list" in output
-        assert "start it again on its checkpoint" in output
-        assert "120 s by default, and 900 s for a task that was tried again" in output
+        assert "restart it on its checkpoint" in output
+        assert "120 s by default, and 900 s for a task that Spark has retried" in output
     until_visible(query)
     assert names.query not in shown(cluster, query.topic)
 
@@ -156,10 +156,10 @@ def test_the_newest_comes_first_and_other_topics_come_last_and_a_prefix_chooses(
     assert tasks[:2] == [5, 3]
     assert sorted(tasks[2:-1]) == [0, 2]
     assert tasks[-1] == 4
-    assert output.index(stranger.task(1)) < output.index(names.task(5)) < output.index("Marks on other topics")
-    assert output.index("Marks on other topics") < output.index(names.task(4))
+    assert output.index(stranger.task(1)) < output.index(names.task(5)) < output.index("These tasks began with another topic")
+    assert output.index("These tasks began with another topic") < output.index(names.task(4))
     assert f"query {names.query}, run not known, task 5" in output
-    assert "No task of a sink has left a mark with the prefix no\\x1bbody." in nobody
+    assert "No task of a sink with the prefix no\\x1bbody has noted that it writes." in nobody
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_garbage_is_named_and_never_shown(cluster: Cluster, query: Query, metada
         output = shown(cluster, query.topic)
         found = json.loads(shown(cluster, query.topic, "--json"))
     assert "\x1b" not in output
-    assert f"group {names.open(7)}: another client, or another version of this package" in output
+    assert f"group {names.open(7)}: written by another client or another version of this package" in output
     assert {names.open(7), names.task(2)} <= set(found["unreadable"])
     assert {one["task"]: one["batch"] for one in found["candidates"] if one["query"] == names.query} == {0: 0, 2: None}
 
@@ -239,7 +239,7 @@ def test_a_user_who_may_not_see_the_groups_sees_the_counts_and_why_there_are_no_
         output = shown(secured.cluster, query.topic, "--prefix", "hidden", *login(secured, tmp_path))
         assert query.names.task(0) in shown(secured.cluster, query.topic)
     assert f"{ROWS} offsets are written" in output
-    assert "Brokers show the groups only that this user may describe" in output
+    assert "this user may not describe" in output
     assert query.names.query not in output
 
 
@@ -267,7 +267,7 @@ def test_check_warns_of_what_is_held_back_and_by_whom(cluster: Cluster, topic: M
     assert checked.errors == []
     ((level, _, text),) = checked.of("isolation")
     assert level == "warning"
-    assert f"{query.topic}: {ROWS} offsets in {query.topic}-0 are written but not visible" in text
+    assert f"{query.topic}: {ROWS} offsets in {query.topic}-0 are written, but open transactions hide them" in text
     assert query.names.task(2) in text
     assert query.names.task(0) in text
     assert query.names.task(9) not in text

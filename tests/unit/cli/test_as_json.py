@@ -124,11 +124,11 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
     assert [second[name] for name in ("committed", "end", "lag", "member_id")] == [None] * 4
     assert (second["in_flight"], second["held"]) == (0, 0)
     assert (shown["in_flight"], shown["held"], first["in_flight"], first["held"]) == (3, 2, 3, 2)
-    assert first["held_back"] == {**first["claims"][0], "finished_lag": 2}
+    assert first["lowest_claim"] == {**first["claims"][0], "finished_lag": 2}
     assert (shown["lag"], shown["lag_unknown"], shown["finished_lag"]) == (None, 1, 2)
     assert lag_of(VIEW) == "lag at least 14 (not known in 1 partition), of which finished 2"
-    assert (second["held_back"], third["held_back"]) == (None, None)
-    assert [one["finished_lag"] for one in claims.json_shape(VIEW)["held_back"]] == [2]
+    assert (second["lowest_claim"], third["lowest_claim"]) == (None, None)
+    assert [one["finished_lag"] for one in claims.json_shape(VIEW)["lowest_claims"]] == [2]
     assert (third["stream"], third["other_format"], third["held"], third["in_flight"], third["lag"]) == (None, 5, None, None, 6)
     assert claims.json_shape(VIEW)["other_formats"] == [{"topic": "orders\x1b", "partition": 2, "format": 5}]
 

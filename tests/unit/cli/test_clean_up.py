@@ -87,7 +87,7 @@ def test_an_old_mark_and_one_of_a_time_that_cannot_be_are_no_sign(ahead: timedel
         ((), "one of --query and --checkpoint"),
         (("--query", QUERY, "--checkpoint", "x"), "one of --query and --checkpoint"),
         (("--query", "invoices"), "--query 'invoices' is not the id of a query"),
-        (("--checkpoint", "/no/such/folder"), "there is no file metadata with the id of a query"),
+        (("--checkpoint", "/no/such/folder"), "there is no file named metadata with the id of a query"),
     ],
 )
 def test_a_query_that_is_not_named_or_not_once_is_an_error(arguments: tuple[str, ...], said: str) -> None:

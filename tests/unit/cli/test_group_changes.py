@@ -79,10 +79,10 @@ def test_a_reset_and_what_becomes_held_and_released() -> None:
     settled = CommitRecord(stream="a", logged=1, done=1, next=9)
     assert events_of(view(commits={0: Foreign(10)}), view(commits={0: owed})) == [
         ("reset", "orders-0: the committed offset went back from 10 to 2"),
-        ("held", "orders-0 [2, 4): held for stream b, plan 3"),
+        ("held", "orders-0 [2, 4): held for stream b"),
     ]
     assert events_of(view(commits={0: owed}), view(commits={0: settled})) == [
-        ("released", "orders-0 [2, 4): no longer held for stream b, plan 3")
+        ("released", "orders-0 [2, 4): no longer held for stream b")
     ]
 
 
@@ -116,7 +116,8 @@ def test_who_has_left_differs_only_from_an_owner_and_nobody_differs_while_a_clas
     group = view(member("a", 0, 2), commits=commits)
     (difference,) = group.differences
     assert (
-        difference_text(difference, member_names(group)) == "orders-0: assigned to a@host, last written by one that is no member"
+        difference_text(difference, member_names(group))
+        == "orders-0: assigned to a@host, last written by a client that is not a member"
     )
     hidden = view(member("a"), commits={0: written_by("a")}, state="preparing rebalancing")
     assert hidden.differences == ()

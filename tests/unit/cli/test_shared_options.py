@@ -11,7 +11,7 @@ from spark_groupsource.cli.main import main
 from spark_groupsource.cli.shared_options import client_settings
 
 
-@pytest.mark.parametrize(("group", "said"), [(" ", "the name is empty"), ("\udcff", "the name is not UTF-8")])
+@pytest.mark.parametrize(("group", "said"), [(" ", "the name is empty"), ("\udcff", "the name is not valid UTF-8")])
 def test_a_name_that_no_group_has_is_refused(group: str, said: str) -> None:
     refused = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", group])
     assert refused.exit_code == 2

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
-from spark_groupsource.cli.sink_groups import json_mark, refuse_sink, sink_batch, sink_lines
+from spark_groupsource.cli.sink_groups import (
+    json_transaction,
+    lag_in,
+    position_in,
+    read_part,
+    refuse_sink,
+    sink_batch,
+    sink_lines,
+)
 from spark_groupsource.errors import OffsetsInTheWay
 from spark_groupsource.handoff.commit_record import Foreign
 from spark_groupsource.partition import TopicPartition
@@ -19,8 +29,8 @@ OPEN = Mark(QUERY, RUN, Opener(1_763_744_390, "host-7", 4711)).metadata()
 CLOSED = Mark(QUERY, RUN, None).metadata()
 
 
-def kept(metadata: str | None, offset: int = 18) -> PartitionView:
-    return PartitionView(TopicPartition("invoices", 0), None, Foreign(offset), None, metadata)
+def kept(metadata: str | None, offset: int = 18, partition: int = 0) -> PartitionView:
+    return PartitionView(TopicPartition("invoices", partition), None, Foreign(offset), 100, metadata)
 
 
 def group(metadata: str | None, name: str = "invoices") -> GroupView:
@@ -33,17 +43,17 @@ def test_a_token_is_the_micro_batch_below_the_offset() -> None:
 
 def test_a_mark_says_who_may_have_a_transaction_open() -> None:
     opened = {"open": True, "run": RUN, "since": "2025-11-21T16:59:50Z", "host": "host-7", "pid": 4711}
-    assert json_mark(kept(OPEN)) == opened
-    assert json_mark(kept(CLOSED)) == {"open": False, "run": RUN, "since": None, "host": None, "pid": None}
-    assert json_mark(kept(TOKEN)) is None
+    assert json_transaction(kept(OPEN)) == opened
+    assert json_transaction(kept(CLOSED)) == {"open": False, "run": RUN, "since": None, "host": None, "pid": None}
+    assert json_transaction(kept(TOKEN)) is None
 
 
 @pytest.mark.parametrize(
     ("metadata", "line"),
     [
         (TOKEN, "invoices-0: micro-batch 17"),
-        (OPEN, "invoices-0: may have a transaction open, since 2025-11-21T16:59:50Z, of process 4711 on host-7"),
-        (CLOSED, "invoices-0: has no transaction open"),
+        (OPEN, "invoices-0: process 4711 on host-7 may have a transaction open, since 2025-11-21T16:59:50Z"),
+        (CLOSED, "invoices-0: no transaction is open"),
     ],
 )
 def test_each_token_and_each_mark_is_a_line_and_in_the_way_of_other_offsets(metadata: str, line: str) -> None:
@@ -54,7 +64,22 @@ def test_each_token_and_each_mark_is_a_line_and_in_the_way_of_other_offsets(meta
 
 def test_the_mark_of_a_reach_says_which_tasks_have_written() -> None:
     name = Names("groupkafka", QUERY).reach(REACHES[0])
-    assert sink_lines(group(CLOSED, name)) == [f"invoices-0: a task with a number below {REACHES[0]} has left a mark"]
+    assert sink_lines(group(CLOSED, name)) == [f"invoices-0: a task with a number below {REACHES[0]} has begun to write"]
+
+
+@pytest.mark.parametrize("metadata", [TOKEN, OPEN, CLOSED])
+def test_an_offset_of_the_sink_has_neither_lag_nor_position(metadata: str) -> None:
+    assert (lag_in(kept(metadata)), position_in(kept(metadata)), read_part(group(metadata))) == (None, None, None)
+    readers = kept("another client's", partition=1)
+    assert (lag_in(readers), position_in(readers)) == (82, 18)
+    mixed = read_part(replace(group(metadata), partitions=(kept(metadata), readers)))
+    assert mixed is not None
+    assert mixed.lag == 82
+
+
+def test_a_group_without_commits_is_none_of_a_sink() -> None:
+    empty = replace(group(None), partitions=())
+    assert read_part(empty) == empty
 
 
 def test_a_group_of_readers_is_none_of_a_sink() -> None:

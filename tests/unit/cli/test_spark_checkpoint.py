@@ -72,13 +72,13 @@ def test_of_several_kafka_sources_one_has_to_be_chosen() -> None:
     with pytest.raises(OptionError, match=r"2 Kafka sources(.|\n)*--source 0  orders\n  --source bills  bills, more.bills"):
         choose_source(lines, None)
     assert choose_source(lines, "bills") == ("bills", {TopicPartition("bills", 0): 7, TopicPartition("more.bills", 0): 0})
-    with pytest.raises(OptionError, match=r"--source 1: this is not a Kafka source(.|\n)*--source 0"):
+    with pytest.raises(OptionError, match=r"--source 1 is not a Kafka source(.|\n)*--source 0"):
         choose_source(lines, "1")
 
 
 def test_a_checkpoint_of_this_source_has_nothing_to_migrate() -> None:
     ours = PlanOffset.build(stream="alpha", plan=3, generation=1, member="member", group="billing", ranges={})
-    with pytest.raises(OffsetError, match="in the consumer group 'billing': there is nothing to migrate"):
+    with pytest.raises(OffsetError, match="in the consumer group 'billing', so there is nothing to migrate"):
         choose_source({"0": json.dumps(ours.to_json())}, None)
 
 
@@ -97,15 +97,15 @@ def test_the_last_micro_batches_are_found_among_those_that_are_kept() -> None:
 def test_nothing_is_carried_over_from_a_checkpoint_that_is_not_whole() -> None:
     with pytest.raises(OffsetError, match="no committed micro-batch"):
         last_batches({0}, set())
-    with pytest.raises(OffsetError, match="it has a file commits/7, but no offsets/7"):
+    with pytest.raises(OffsetError, match="it has the file commits/7, but not offsets/7"):
         last_batches({5, 6}, {5, 6, 7})
 
 
 def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> None:
-    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was planned but not committed") as refused:
+    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was begun but not committed") as refused:
         batch_to_carry(LastBatches(7, 8), None)
     assert all(way in str(refused.value) for way in ("availableNow", "--uncommitted reread", "--uncommitted skip"))
-    with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were planned"):
+    with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were begun"):
         batch_to_carry(LastBatches(5, 8), None)
     assert batch_to_carry(LastBatches(7, 8), "reread") == 7
     assert batch_to_carry(LastBatches(7, 8), "skip") == 8

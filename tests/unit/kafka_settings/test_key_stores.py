@@ -97,7 +97,10 @@ def test_a_pkcs12_key_store_is_taken_as_it_is(tmp_path: Path, kind: dict[str, st
 # --- What is refused ---------------------------------------------------------------------------------------------------------
 
 REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "authorities without TLS": ({"ssl.ca.location": "/ca.pem"}, ("kafka.security.protocol", "kafka.ssl.ca.location unused")),
+    "authorities without TLS": (
+        {"ssl.ca.location": "/ca.pem"},
+        ("kafka.security.protocol", "kafka.ssl.ca.location would have no effect"),
+    ),
     "Java trust store": (
         {**TLS, "ssl.truststore.location": "/t.jks", "ssl.truststore.password": "x"},
         ("kafka.ssl.truststore.location", "keytool", "openssl"),

@@ -128,7 +128,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "JAAS without password": ({**WITH_PLAIN, **jaas(PLAIN, 'username="a"')}, ("kafka.sasl.jaas.config", "no password")),
     "JAAS and names": (
         {**WITH_PLAIN, **jaas(PLAIN, 'username="a" password="b"'), "sasl.username": "c"},
-        ("kafka.sasl.username", "kafka.sasl.jaas.config sets the same to another value"),
+        ("kafka.sasl.username", "kafka.sasl.jaas.config sets the same thing to another value"),
     ),
     "somebody's login module": (
         {**WITH_PLAIN, **jaas("com.example.OurLoginModule")},
@@ -174,7 +174,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**WITH_PLAIN, "sasl.username": "a", "sasl.password": "b", "oauth_cb": "a.b:c"},
         ("kafka.oauth_cb: ", "kafka.sasl.mechanism=OAUTHBEARER"),
     ),
-    "callback without SASL": ({"oauth_cb": "a.b:c"}, ("kafka.security.protocol: it is plaintext", "kafka.oauth_cb unused")),
+    "callback without SASL": (
+        {"oauth_cb": "a.b:c"},
+        ("kafka.security.protocol: it is plaintext", "kafka.oauth_cb would have no effect"),
+    ),
     "callback beside a server": (
         {**WITH_OAUTH, **OIDC_URL, "oauth_cb": "a.b:c"},
         ("kafka.sasl.oauthbearer.token.endpoint.url: kafka.oauth_cb provides the tokens",),

@@ -80,7 +80,7 @@ def test_the_example_of_the_advice_can_be_written() -> None:
 
 
 def test_another_protocol_is_refused_and_a_protocol_that_does_not_exist_is_one_mistake() -> None:
-    with pytest.raises(ValueError, match=r"SSL:// is not kafka\.security\.protocol, which is sasl_ssl\. Write host:port alone"):
+    with pytest.raises(ValueError, match=r"SSL:// is not kafka\.security\.protocol, which is sasl_ssl\. Write only host:port"):
         servers("SSL://a:1", "sasl_ssl")
     assert servers("SASL_SSL://a:1", "sasl_ssl") == "a:1"
     said = refusal({**BASE, "kafka.bootstrap.servers": "SSL://a:1", "kafka.security.protocol": "TLS"})

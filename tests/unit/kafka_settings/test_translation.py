@@ -30,7 +30,7 @@ def test_a_setting_that_only_a_newer_librdkafka_knows_is_passed_on(monkeypatch: 
     monkeypatch.setattr(translation, "NAMES", NAMES - {"socket.nagle.disable", "ssl.providers"})
     assert translate({"socket.nagle.disable": "TRUE"}) == {"socket.nagle.disable": "true"}
     assert "Expected bool value" in refusal({"socket.nagle.disable": "yes"})
-    assert "no setting of this name" in refusal({"ssl.providers": "default"}), "its name may name code"
+    assert "no setting with this name" in refusal({"ssl.providers": "default"}), "its name may name code"
 
 
 # ConsumerConfig.configNames() of Kafka 4.3; `exclude.internal.topics` is an option of its own.
@@ -72,7 +72,7 @@ ssl.truststore.password ssl.truststore.type value.deserializer
 
 @pytest.mark.parametrize("name", JAVA_CONSUMER_SETTINGS)
 def test_every_setting_of_the_java_consumer_is_translated_or_refused_with_a_reason(name: str) -> None:
-    assert not any("has no setting of this name" in problem for problem in translation_of({name: "x"}).problems)
+    assert not any("has no setting with this name" in problem for problem in translation_of({name: "x"}).problems)
 
 
 # --- What is translated ------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_it_is_translated_and_librdkafka_takes_it(java: dict[str, str], librdkaf
 
 REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "misspelt": ({"sesion.timeout.ms": "1"}, ("kafka.sesion.timeout.ms", "Did you mean kafka.session.timeout.ms")),
-    "unheard of": ({"zzz": "value"}, ("kafka.zzz", "no setting of this name")),
+    "unheard of": ({"zzz": "value"}, ("kafka.zzz", "no setting with this name")),
     "not a number": ({"session.timeout.ms": "6s"}, ("kafka.session.timeout.ms = '6s'", "a whole number")),
     "too large under Java's name": (
         {"request.timeout.ms": "400000"},
@@ -184,7 +184,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "librdkafka's own": ({"test.mock.num.brokers": "3"}, ("kafka.test.mock.num.brokers", "own tests")),
     "two names, two values": (
         {"fetch.max.wait.ms": "1", "fetch.wait.max.ms": "2"},
-        ("kafka.fetch.wait.max.ms", "kafka.fetch.max.wait.ms", "keep one"),
+        ("kafka.fetch.wait.max.ms", "kafka.fetch.max.wait.ms", "keep only one"),
     ),
     "plug-in": ({"plugin.library.paths": "/opt/code"}, ("kafka.plugin.library.paths", "native code")),
     "TLS engine": ({"ssl.engine.location": "/opt/code.so"}, ("kafka.ssl.engine.location", "native code")),
@@ -193,7 +193,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "callback": ({"rebalance_cb": "f"}, ("kafka.rebalance_cb", "function")),
     "eager and cooperative": (
         {"partition.assignment.strategy": f"{ASSIGNORS}RangeAssignor,{ASSIGNORS}CooperativeStickyAssignor"},
-        ("kafka.partition.assignment.strategy", "one list"),
+        ("kafka.partition.assignment.strategy", "cannot be combined"),
     ),
     "an assignor that librdkafka lacks": (
         {"partition.assignment.strategy": f"{ASSIGNORS}StickyAssignor"},
@@ -257,7 +257,7 @@ def test_what_a_refusal_says_to_set_instead_can_be_set() -> None:
     settings = set(re.findall(r"kafka\.([\w.]*\w)", advice))
     assert len(settings) >= 5
     assert settings <= NAMES | PRODUCER_NAMES | RENAMED.keys()
-    options = set(re.findall(r"option (\w+)", advice)) - {"may"}
+    options = set(re.findall(r"option (\w+)", advice)) - {"must"}
     assert options == {"startingOffsets", "maxOffsetsPerTrigger", "transactionalIdPrefix"}
     assert options <= DESCRIBED.keys() | DESCRIBED_OF_SINK.keys()
 

@@ -71,9 +71,9 @@ class TestWhatIsCounted:
         tally = Tally("g")
         tally.records_changed({TopicPartition("t", 0): mine, TopicPartition("t", 1): theirs})
         scrape = scraped(tally)
-        assert scrape.value("groupkafka_open_ranges") == 1
-        assert scrape.value("groupkafka_open_offsets") == 10
-        assert scrape.value("groupkafka_open_oldest_timestamp_seconds") == 500
+        assert scrape.value("groupkafka_in_flight_ranges") == 1
+        assert scrape.value("groupkafka_in_flight_offsets") == 10
+        assert scrape.value("groupkafka_in_flight_oldest_timestamp_seconds") == 500
         assert scrape.value("groupkafka_held_ranges") == 2
         assert scrape.value("groupkafka_held_offsets") == 15
         assert scrape.value("groupkafka_held_oldest_timestamp_seconds") == 400
@@ -91,9 +91,9 @@ class TestWhatIsCounted:
         tally.records_changed({TopicPartition("t", number): one for number, one in enumerate((owed, unknown, in_flight, idle))})
         scrape = scraped(tally)
         assert scrape.by_partition("groupkafka_partition_finished_lag_offsets") == {0: 60, 1: 10, 2: 0, 3: 0}
-        assert scrape.by_partition("groupkafka_partition_held_back_timestamp_seconds") == {0: 400, 2: 600}
-        assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="0", stream="b") == 400
-        assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="2", stream="me") == 600
+        assert scrape.by_partition("groupkafka_partition_lowest_claim_timestamp_seconds") == {0: 400, 2: 600}
+        assert scrape.value("groupkafka_partition_lowest_claim_timestamp_seconds", partition="0", stream="b") == 400
+        assert scrape.value("groupkafka_partition_lowest_claim_timestamp_seconds", partition="2", stream="me") == 600
 
     def test_lag_is_what_lag_tools_show_from_the_committed_offset_to_the_end(self) -> None:
         tally, partition = Tally("g"), TopicPartition("t", 0)

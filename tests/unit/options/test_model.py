@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
 import re
@@ -12,6 +13,7 @@ import pytest
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.handoff.rules import HOLD, HeldClaims
+from spark_groupsource.options import model
 from spark_groupsource.options.model import Options
 from tests.support.options import BASE, parse
 
@@ -101,9 +103,9 @@ class TestTheMetricsPort:
             ({"metrics.port": "65536"}, "metrics.port = '65536': a whole number from 0 to 65535"),
             (
                 {"metrics.port": "1", "metrics.host": "localhost:9400"},
-                "metrics.host = 'localhost:9400': the name or address of a host",
+                "metrics.host = 'localhost:9400': a host name or an address without a port",
             ),
-            ({"metrics.port": "1", "metrics.host": " "}, "metrics.host = ' ': the name or address of a host"),
+            ({"metrics.port": "1", "metrics.host": " "}, "metrics.host = ' ': a host name or an address without a port"),
             ({"metrics.host": "0.0.0.0"}, "metrics.host has no effect without metrics.port"),  # noqa: S104
         ],
     )
@@ -116,3 +118,27 @@ class TestTheMetricsPort:
         with pytest.raises(OptionError, match=re.escape("pip install '.[metrics]' in a clone of the project")):
             Options.parse({**BASE, "metrics.port": "9400"}, "stream")
         assert Options.parse(BASE, "stream").metrics_port is None, "nothing is served unless a port is given"
+
+
+CHECKS = {"_conflicts", "_stream_problems", "_batch_problems"}
+"""The methods that only compare options with each other."""
+
+
+def read_from(tree: ast.AST, *owners: str) -> set[str]:
+    """The attributes that code reads from variables or attributes of these names."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", getattr(node.value, "attr", None)) in owners
+    }
+
+
+def test_every_option_reaches_the_code_that_acts_on_it() -> None:
+    module = Path(model.__file__)
+    others = [ast.parse(path.read_text(encoding="utf-8")) for path in module.parents[1].rglob("*.py") if path != module]
+    used = set[str]().union(*(read_from(tree, "options", "_options") for tree in others))
+    (of_options,) = (node for node in ast.parse(module.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef))
+    methods = {node.name: read_from(node, "self") for node in of_options.body if isinstance(node, ast.FunctionDef)}
+    while more := {name for name in methods.keys() & used - CHECKS if not methods[name] <= used}:
+        used = used.union(*(methods[name] for name in more))
+    assert [name for name in Options.model_fields if name not in used] == []

@@ -32,16 +32,16 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("SSL:// is not kafka.security.protocol, which is plaintext",),
     ),
     "two subscriptions": ({**BASE, "subscribePattern": "o.*"}, ("subscribe and subscribePattern exclude each other",)),
-    "no topics": ({**BASE, "subscribe": " , "}, ("subscribe = ' , '", "names of topics")),
+    "no topics": ({**BASE, "subscribe": " , "}, ("subscribe = ' , '", "topic names are expected")),
     "a pattern as a topic": ({**BASE, "subscribe": "^orders.*"}, ("subscribe = '^orders.*'", "subscribePattern")),
     "a blank pattern": ({**NEEDED, "subscribePattern": " "}, ("subscribePattern = ' '", "regular expression")),
     "without its prefix": ({**BASE, "group.id": "g"}, ("group.id", "Did you mean kafka.group.id?")),
     "the name of another connector": (
         {**NEEDED, "topic": "orders"},
-        ("topic: there is no option of this name. Did you mean subscribe?",),
+        ("topic: there is no option with this name. Did you mean subscribe?",),
     ),
     "unheard of": ({**BASE, "zzz": "1"}, ("zzz", "The options are assignmentTimeout,")),
-    "a path": ({**BASE, "path": "/data"}, ("path: there is no option of this name",)),
+    "a path": ({**BASE, "path": "/data"}, ("path: there is no option with this name",)),
     "no partitions": ({**BASE, "minPartitions": "0"}, ("minPartitions = '0'", "whole number from 1")),
     "no records": ({**BASE, "maxrecordsperpartition": "-1"}, ("maxRecordsPerPartition = '-1'", "whole number from 1")),
     "a least above the most": (
@@ -58,7 +58,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "times of other topics": (
         {**BASE, "startingOffsetsByTimestamp": '{"payments":{"0":1}}'},
-        ("startingOffsetsByTimestamp names topics that are not subscribed to: payments",),
+        ("startingOffsetsByTimestamp names topics that the query does not subscribe to: payments",),
     ),
     "no such strategy": (
         {**BASE, "startingOffsetsByTimestampStrategy": "earliest"},
@@ -67,19 +67,19 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "an end that is no end": ({**BASE, "endingOffsets": "earliest"}, ("endingOffsets = 'earliest'", "latest or JSON such as")),
     "held claims": (
         {**BASE, "heldClaims": "re-read"},
-        ("heldClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
+        ("heldClaims = 're-read'", "hold, reread, or reread-after with a duration such as reread-after 10m"),
     ),
-    "reread after nothing": ({**BASE, "heldClaims": "reread-after"}, ("hold, reread or reread-after with",)),
+    "reread after nothing": ({**BASE, "heldClaims": "reread-after"}, ("hold, reread, or reread-after with",)),
     "reread after no time": (
         {**BASE, "heldClaims": "reread-after 0s"},
-        ("a duration from 1ms is expected",),
+        ("a duration of at least 1ms is expected",),
     ),
     "not a boolean": ({**BASE, "failOnDataLoss": "no"}, ("failOnDataLoss = 'no'", "true or false")),
     "not a number": ({**BASE, "maxOffsetsPerTrigger": "1_000"}, ("maxOffsetsPerTrigger = '1_000'", "whole number from 1")),
     "zero offsets": ({**BASE, "maxOffsetsPerTrigger": "0"}, ("maxOffsetsPerTrigger = '0'",)),
     "above a long": ({**BASE, "maxOffsetsPerTrigger": str(2**63)}, ("maxOffsetsPerTrigger",)),
     "no such unit": ({**BASE, "assignmentTimeout": "2 weeks"}, ("assignmentTimeout = '2 weeks'", "30s")),
-    "a month": ({**BASE, "maxTriggerDelay": "30d"}, ("maxTriggerDelay = '30d'", "a duration of 24d at most")),
+    "a month": ({**BASE, "maxTriggerDelay": "30d"}, ("maxTriggerDelay = '30d'", "a duration of at most 24d")),
     "under a millisecond": ({**BASE, "assignmentTimeout": "10us"}, ("assignmentTimeout = '10us'",)),
     "draining for too long": (
         {**BASE, "handoff.drainTimeout": "5m"},
@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "draining longer than a short poll interval": (
         {**BASE, "kafka.max.poll.interval.ms": "20000", "kafka.session.timeout.ms": "10000"},
-        ("(30000 ms) must be below kafka.max.poll.interval.ms (20000 ms)", "lower the one or raise the other"),
+        ("(30000 ms) must be below kafka.max.poll.interval.ms (20000 ms)", "lower one or raise the other"),
     ),
     "draining for as long as a new member waits": (
         {**BASE, "assignmentTimeout": "30s"},
@@ -107,7 +107,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "nested for ever": ({**BASE, "startingOffsets": "[" * 100_000}, ("earliest, latest, committed or JSON",)),
     "offsets of other topics": (
         {**BASE, "startingOffsets": '{"orders":{"0":1},"payments":{"0":1}}'},
-        ("startingOffsets names topics that are not subscribed to: payments",),
+        ("startingOffsets names topics that the query does not subscribe to: payments",),
     ),
     "Kafka's own topics under KIP-848": (
         {**NEEDED, "subscribePattern": ".*", "kafka.group.protocol": "consumer"},
@@ -128,12 +128,12 @@ REFUSALS_OF_A_STREAM: dict[str, tuple[dict[str, str], str]] = {
 }
 
 REFUSALS_OF_A_BATCH: dict[str, tuple[dict[str, str], str]] = {
-    "a start at the latest": ({"startingOffsets": "latest"}, "startingOffsets: a batch read cannot start at the latest"),
-    "a partition's start at the latest": ({"startingOffsets": '{"orders":{"0":-1}}'}, "cannot start at the latest"),
-    "a partition's end at the earliest": ({"endingOffsets": '{"orders":{"0":-2}}'}, "cannot end at the earliest"),
+    "a start at the latest": ({"startingOffsets": "latest"}, "startingOffsets: a batch read cannot start at latest"),
+    "a partition's start at the latest": ({"startingOffsets": '{"orders":{"0":-1}}'}, "cannot start at latest"),
+    "a partition's end at the earliest": ({"endingOffsets": '{"orders":{"0":-2}}'}, "cannot end at earliest"),
     "other partitions": (
         {"startingOffsets": '{"orders":{"0":1,"1":1}}', "endingOffsets": '{"orders":{"0":2}}'},
-        "startingOffsets and endingOffsets must name the same partitions. Only one of them names: orders-1",
+        "startingOffsets and endingOffsets must name the same partitions. Only one of them names orders-1",
     ),
     "the wrong way round": (
         {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
@@ -176,14 +176,14 @@ def test_all_mistakes_are_in_one_error() -> None:
 def test_a_misspelt_name_is_shown_as_it_was_written_although_spark_makes_it_lower_case() -> None:
     for name in ("startingOffset", "maxOffsetPerTrigger", "fail_on_data_loss", "handoff.drainTimeouts"):
         for passed_on in (name, name.lower()):
-            assert refusal({**BASE, passed_on: "1"}).startswith(f"{name}: there is no option of this name. Did you mean ")
+            assert refusal({**BASE, passed_on: "1"}).startswith(f"{name}: there is no option with this name. Did you mean ")
     with pytest.raises(OptionError, match=r"^deliveryGuarante: .*Did you mean deliveryGuarantee\?$"):
         SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "deliveryguarante": "at-least-once"}, "stream")
 
 
 def test_the_topics_of_a_sink_and_of_a_source_are_not_mixed_up() -> None:
-    assert refusal({**NEEDED, "topic": "orders"}) == "topic: there is no option of this name. Did you mean subscribe?"
-    with pytest.raises(OptionError, match=r"^subscribe: there is no option of this name\. Did you mean topic\?$"):
+    assert refusal({**NEEDED, "topic": "orders"}) == "topic: there is no option with this name. Did you mean subscribe?"
+    with pytest.raises(OptionError, match=r"^subscribe: there is no option with this name\. Did you mean topic\?$"):
         SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "subscribe": "orders"}, "stream")
 
 

@@ -82,10 +82,10 @@ class TestOptions:
         [
             ({"kafka.transactional.id": "x"}, "set the option transactionalIdPrefix"),
             ({"kafka.key.serializer": "x"}, "serialize them with DataFrame operations"),
-            ({"kafka.group.id": "x"}, "it is a consumer's setting"),
+            ({"kafka.group.id": "x"}, "it is a setting of consumers"),
             ({"kafka.lingr.ms": "1"}, "Did you mean kafka.linger.ms"),
             ({"kafka.partitioner.class": "x"}, "kafka.partitioner"),
-            ({"kafka.buffer.memory": "many"}, "a number of bytes"),
+            ({"kafka.buffer.memory": "many"}, "a number of at least 1024 bytes"),
             ({"kafka.max.in.flight": "6"}, "kafka.max.in.flight.requests.per.connection=6 excludes exactly-once"),
             (
                 {"deliveryGuarantee": "at-least-once", "kafka.enable.idempotence": "true", "kafka.acks": "1"},

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from spark_groupsource.brokers.topic_ids import TopicIds
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import AssignmentTimeout, BrokerUnavailable, MemberFenced
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.observer import Observer
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
+from spark_groupsource.query import joining as module
 from spark_groupsource.query.joining import Joining
-from tests.support.options import parse
+from tests.support.options import BASE, parse
 
 
 @pytest.mark.parametrize(
@@ -80,3 +85,52 @@ def test_a_query_whose_instance_id_is_taken_joins_again_only_under_the_new_proto
     with pytest.raises(MemberFenced):
         Joining.join(joining, Stream("s", 4, 3), newest, deadline)
     assert len(joined) == attempts
+
+
+class Made(Exception):
+    """The ledger is made, and the test has what it gets."""
+
+
+def given_to_its_parts(monkeypatch: pytest.MonkeyPatch, options: Options) -> dict[str, object]:
+    """What a query with these options gives to its member, its ledger and its tasks."""
+    given: dict[str, object] = {"tasks": options.fetch_settings()}
+
+    def member(settings: dict[str, str], subscription: list[str], **more: object) -> SimpleNamespace:
+        given.update(more, settings=settings, subscription=subscription)
+        return SimpleNamespace(consumer=None)
+
+    def ledger(*_: object, **more: object) -> None:
+        given.update(more)
+        raise Made
+
+    monkeypatch.setattr(module, "Member", member)
+    monkeypatch.setattr(module, "FencedCommits", lambda *_, **__: None)
+    monkeypatch.setattr(module, "Ledger", ledger)
+    topics = cast(Topics, SimpleNamespace(cluster_id=lambda: "cluster", starts=None))
+    parts: Any = (TopicIds(lambda _: {}), None)
+    joining = Joining(options, topics, *parts, is_stopping=lambda _: False, observer=Observer())
+    with pytest.raises(Made):
+        joining._join_once(Stream("a"), Deadline(1))
+    return {name: value for name, value in given.items() if name not in {"survey", "reader", "observer"}}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "receivers"),
+    [
+        ("subscribe", "payments", {"subscription"}),
+        ("handoff.drainTimeout", "10s", {"drain_timeout_s"}),
+        ("assignmentTimeout", "3m", {"patience_s"}),
+        ("heldClaims", "reread", {"held_claims"}),
+        ("failOnDataLoss", "false", {"fail_on_data_loss", "tasks"}),
+        ("includeHeaders", "true", {"tasks"}),
+        ("kafkaConsumer.pollTimeoutMs", "500", {"tasks"}),
+        ("kafkaConsumer.bufferBytes", "2000000", {"tasks"}),
+        ("kafka.session.timeout.ms", "30000", {"settings"}),
+    ],
+)
+def test_an_option_reaches_the_member_the_ledger_and_the_tasks(
+    monkeypatch: pytest.MonkeyPatch, option: str, value: str, receivers: set[str]
+) -> None:
+    usual = given_to_its_parts(monkeypatch, Options.parse(BASE))
+    changed = given_to_its_parts(monkeypatch, Options.parse({**BASE, option: value}))
+    assert {name for name in usual if usual[name] != changed[name]} == receivers

@@ -123,7 +123,7 @@ def test_the_new_protocol_is_tried_without_a_member(
     checked = check(query(name, plain, kafka_group_protocol="consumer"))
     assert checked.exit_code == 0, checked.output
     assert checked.level("protocol") == "ok"
-    assert "the brokers have kafka.group.protocol=consumer" in checked.of("protocol")[0][2]
+    assert "the brokers support kafka.group.protocol=consumer" in checked.of("protocol")[0][2]
     assert "FATAL" not in caplog.text, "the refusal was asked for"
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
@@ -182,4 +182,4 @@ def test_commits_that_may_have_been_left_for_too_long(
     assert read.level("retention") == "ok"
     assert "has read within this time" in read.of("retention")[0][2]
     with joined(cluster, group, name, 1):
-        assert "it has members" in check(options).of("retention")[0][2]
+        assert "the group has members" in check(options).of("retention")[0][2]

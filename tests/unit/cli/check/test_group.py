@@ -86,11 +86,11 @@ def test_without_members_or_partitions_none_are_counted() -> None:
 @pytest.mark.parametrize(
     ("code", "level", "text"),
     [
-        (KafkaError.UNSUPPORTED_ASSIGNOR, Level.OK, "the brokers have kafka.group.protocol=consumer"),
-        (KafkaError.UNSUPPORTED_VERSION, Level.ERROR, "the brokers do not have kafka.group.protocol=consumer"),
-        (KafkaError._UNSUPPORTED_FEATURE, Level.ERROR, "the brokers do not have kafka.group.protocol=consumer"),
+        (KafkaError.UNSUPPORTED_ASSIGNOR, Level.OK, "the brokers support kafka.group.protocol=consumer"),
+        (KafkaError.UNSUPPORTED_VERSION, Level.ERROR, "the brokers do not support kafka.group.protocol=consumer"),
+        (KafkaError._UNSUPPORTED_FEATURE, Level.ERROR, "the brokers do not support kafka.group.protocol=consumer"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, Level.ERROR, "asking for kafka.group.protocol=consumer: "),
-        (None, Level.WARNING, "the coordinator did not say"),
+        (None, Level.WARNING, "the coordinator did not answer"),
     ],
 )
 def test_what_the_brokers_say_to_the_new_protocol(
@@ -190,7 +190,7 @@ def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
         (retention({ZERO: 30, ONE: 4}), "has read within this time"),
         (retention({ZERO: 30, ONE: 5}, claimed_at=NOW_S - 3600), "has read within this time"),
         (retention({ZERO: None, ONE: None}), "how long it has been idle is not known"),
-        (retention({}, member("m", ZERO)), "it has members"),
+        (retention({}, member("m", ZERO)), "the group has members"),
     ):
         assert found.level is Level.OK
         assert text in found.text

@@ -104,7 +104,7 @@ def test_a_topic_that_is_missing_or_may_not_be_read_hides_no_other() -> None:
 def test_brokers_that_do_not_say_what_is_allowed_are_believed() -> None:
     (found,) = described(source(), orders=topic(ZERO, allowed=None))
     assert found.level is Level.OK
-    assert "the broker does not say whether they may be read" in found.text
+    assert "the broker does not report whether they may be read" in found.text
 
 
 def plan_of(group: str) -> PlanOffset:
@@ -119,8 +119,8 @@ def test_options_without_a_location_have_no_finding() -> None:
     ("newest", "level", "named"),
     [
         (None, Level.OK, "has no micro-batch yet (folder offsets)"),
-        (NewestBatch(41, (plan_of("billing"),), True), Level.OK, "micro-batch 41 is plan 41 of stream 5e7, and is finished"),
-        (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "plan 41 of stream 5e7, and is not finished"),
+        (NewestBatch(41, (plan_of("billing"),), True), Level.OK, "micro-batch 41 of stream 5e7 is finished"),
+        (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "micro-batch 41 of stream 5e7 is not finished"),
         (NewestBatch(41, (), True), Level.WARNING, "has no offset of this source"),
         (NewestBatch(41, (), True, "Too old: do this."), Level.ERROR, "the query would fail. Too old: do this."),
         (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "belongs to group a and b, not to billing"),
@@ -292,7 +292,7 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "orders-0 [5, 7) of stream c." in running.text, "what a running member has in flight is its own"
     assert "orders-0 [5, 7) of stream c, orders-0 [10, 20) of stream b" in claims(None).text
     assert "others" not in claims(None).text
-    left = "does not read them, and continues; only that stream's query does, when it restarts"
+    left = "continues without them; only the query that claimed them reads them, after you restart it"
     assert left in claims(None).text
     assert left in claims(None, heldClaims="hold").text
     assert "reads them; records may be duplicated" in claims(None, heldClaims="reread").text

@@ -7,7 +7,7 @@ from spark_groupsource.cli.as_json import Json, iso_or_none
 from spark_groupsource.cli.render import printable
 from spark_groupsource.errors import OffsetsInTheWay
 from spark_groupsource.sink.names import reach_group
-from spark_groupsource.sink.recognised import kind_of, own_mark
+from spark_groupsource.sink.token import kind_of, own_mark
 
 OF_A_SINK = (
     'is of a query that writes (format("groupkafka")). Its offsets say what it has written, and are no positions of a reader'

@@ -153,7 +153,7 @@ class TokenStore:
         return reach
 
     def commit_mark(self, task: int, run: str, topics: Collection[str] = ()) -> None:
-        """Commit the mark that a task may have a transaction open, unless this process has already done so in this run.
+        """Commit a mark that a task may have a transaction open, unless this process has already done so in this run.
 
         If the next run of the query has fewer tasks, its driver learns from the marks which transactions it has to end, and which
         tasks may have written. Each task has a group of its own for its mark, because tasks commit their marks at the same time.
@@ -203,9 +203,8 @@ class TokenStore:
         Raises:
             BrokerError, CommitError: See `GroupOffsets.commit`. If no topic accepts the token, this is the last refusal.
         """
-        accepting = self._topics_for_driver(topics)
         refused: NotAuthorized | TopicNotFound | None = None
-        for topic in accepting:
+        for topic in self._topics_for_driver(topics):
             try:
                 self._client(self._names.driver).commit(topic, token.offset, token.metadata())
             except (NotAuthorized, TopicNotFound) as error:

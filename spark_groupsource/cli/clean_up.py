@@ -26,8 +26,8 @@ from spark_groupsource.cli.sink_groups import json_transaction, sink_batch, sink
 from spark_groupsource.errors import GroupActive, GroupNotFound, OptionError
 from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS
 from spark_groupsource.sink.names import is_query, open_group, reach_group, token_group
-from spark_groupsource.sink.recognised import kind_of, own_mark
-from spark_groupsource.sink.tokens import MARK_AGAIN_S
+from spark_groupsource.sink.token import kind_of, own_mark
+from spark_groupsource.sink.token_store import MARK_AGAIN_S
 
 QUIET_S = MARK_AGAIN_S + LONGEST_TRANSACTION_MS / 1000
 """How old the newest mark of a query can be while one of its tasks writes. A task that begins to write renews an older mark."""

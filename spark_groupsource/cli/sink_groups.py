@@ -12,7 +12,7 @@ from spark_groupsource.cli.as_json import Json, iso_or_none
 from spark_groupsource.cli.render import printable
 from spark_groupsource.errors import OffsetsInTheWay
 from spark_groupsource.sink.names import reach_group
-from spark_groupsource.sink.recognised import kind_of, own_mark
+from spark_groupsource.sink.token import kind_of, own_mark
 
 OF_A_SINK = (
     'belongs to the sink of a query (writeStream.format("groupkafka")). Its offsets are not positions of a reader, so they have '

@@ -1,8 +1,8 @@
-"""What the sink has written of a micro-batch, from the process in which Spark commits it to the driver's program.
+"""Reports the rows that the sink has written in a micro-batch to the driver's program.
 
-Spark takes no metrics of a sink in Python. So the process that commits a micro-batch, on the driver's host, leaves a file that is
-named after the query's run. A `LagListener` in the driver's program reads it when Spark reports the micro-batch. The file is in
-the folder of reports/private_folder.py. Nothing depends on it.
+Spark does not accept metrics from a sink in Python. So the process on the driver's host that commits a micro-batch leaves a file
+that is named after the query's run, in the folder of reports/private_folder.py. A `LagListener` in the driver's program reads it
+when Spark reports the micro-batch. No promise depends on this file.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What the sink has written of a micro-batch."""
+    """The numbers of one micro-batch."""
 
     run_id: str
     """The run of the query."""
     batch_id: int
     written: int
-    """Rows that were written."""
+    """The rows that were written."""
     skipped: int
-    """Rows that were in the topic already."""
+    """The rows that were in the topic already."""
     commit_ms: int
-    """The longest commit of a task, in ms. With at-least-once: the longest wait for the last rows."""
+    """The longest commit of a task, in ms. With at-least-once: the longest wait for a task's last rows."""
 
 
 class BatchReports:
-    """The newest report of each run of a query on this host.
+    """The latest report of each run of a query on this host.
 
     Args:
-        folder: see `PrivateFolder`.
+        folder: See `PrivateFolder`.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -49,17 +49,17 @@ class BatchReports:
         """Keep a report.
 
         Raises:
-            ReportsUnavailable: see `PrivateFolder.replace`.
+            ReportsUnavailable: See `PrivateFolder.replace`.
         """
         fields = {"batch": report.batch_id, "written": report.written, "skipped": report.skipped, "commit": report.commit_ms}
         if _RUN.fullmatch(report.run_id):
             self._folder.replace(_name(report.run_id), json.dumps({"v": 1, **fields}))
 
     def read(self, run_id: str) -> BatchReport | None:
-        """Return the newest report of a run; `None` if there is none, or none that this version reads.
+        """Return the latest report of a run; `None` if there is none that this version can read.
 
         Raises:
-            ReportsUnavailable: see `PrivateFolder.content`.
+            ReportsUnavailable: See `PrivateFolder.content`.
         """
         content = self._folder.content(_name(run_id), _LONGEST) if _RUN.fullmatch(run_id) else None
         try:

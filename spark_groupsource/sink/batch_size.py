@@ -1,7 +1,7 @@
-"""How large the batches of a task's producer may be.
+"""Limits the batches of a task's producer to the size that its topics accept.
 
-librdkafka does not split a batch that a topic finds too large, as Java's producer does: all its rows are refused. So no batch may
-be larger than the topic's `max.message.bytes`, and only then each row is written that fits into the topic alone.
+Java's producer splits a batch that is too large for its topic. With librdkafka, all rows of such a batch are refused. So no batch
+may be larger than the topic's `max.message.bytes`. Then every row that fits into the topic by itself is written.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
 log = logging.getLogger(__name__)
 
 TOPIC_LIMIT_S = 3.0
-"""How long a task of the sink waits for the largest batch that its topics take. Without an answer its batches are small."""
+"""How long a task waits for the `max.message.bytes` of its topics. Without an answer, its batches are small."""
 
 TOPIC_LIMIT_KEPT_S = 300.0
-"""How long a process believes this answer. A task that fails ends its process, so the next attempt asks anew."""
+"""How long a process relies on the answer. A task that fails ends its process, so the next attempt asks again."""
 
 SETTING = "batch.size"
 LARGEST = 1_000_000
-"""The size without a setting of the user's: librdkafka's default. A task has many rows at once."""
+"""The size if the user sets none: librdkafka's default, because a task has many rows to write."""
 JAVAS = 16_384
-"""The same for a topic whose limit is not known: the default of Java's producer."""
+"""The same if the limit of a topic is not known: the default of Java's producer."""
 
 _LIMIT = "max.message.bytes"
 
 
 def fitting(wanted: int | None, limits: Collection[int | None]) -> int:
-    """Return how large a batch may be.
+    """Return the size of a batch that fits into all topics.
 
     Args:
         wanted: The user's `kafka.batch.size`.
-        limits: The limit of each topic. `None`: it is not known.
+        limits: The limit of each topic. `None`: not known.
     """
     known = [limit for limit in limits if limit is not None]
     default = LARGEST if len(known) == len(limits) else JAVAS
@@ -50,7 +50,7 @@ def with_batch_size(client: Mapping[str, str], topics: Collection[str]) -> dict[
     """Return a producer's settings with the size of its batches.
 
     Args:
-        client: The finished settings. What the user has set of the size stays, if it is not too large.
+        client: The finished settings. A size in them is kept if it is not too large.
         topics: The topics of the rows.
 
     Raises:
@@ -61,14 +61,14 @@ def with_batch_size(client: Mapping[str, str], topics: Collection[str]) -> dict[
 
 
 def without_producers(client: Mapping[str, str]) -> dict[str, str]:
-    """Return a producer's settings for a client that only asks."""
+    """Return a producer's settings for a client that only sends requests."""
     return {name: value for name, value in client.items() if name not in PRODUCER_NAMES and name != "transactional.id"}
 
 
 def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
-    """Return the `max.message.bytes` of each topic; `None` if the brokers do not say it.
+    """Return the `max.message.bytes` of each topic; `None` if it is not known.
 
-    Answers are kept in this process for some minutes: each task would wait 10 to 20 ms for one.
+    Answers are kept in this process for some minutes, because each of them would cost a task 10 to 20 ms.
 
     Args:
         client: The finished settings of a producer.
@@ -78,28 +78,23 @@ def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str
         OptionError, AuthenticationFailed: See `make_client`.
     """
     settings = without_producers(client)
-    whose = tuple(sorted(settings.items()))
+    asker = tuple(sorted(settings.items()))
     now = time.monotonic()
     for old in [key for key, (_, until) in _kept.items() if until <= now]:
         del _kept[old]
-    unknown = sorted(topic for topic in topics if (whose, topic) not in _kept)
+    unknown = sorted(topic for topic in topics if (asker, topic) not in _kept)
     asked = _asked(settings, unknown) if unknown else {}
     for topic, limit in asked.items():
-        _kept[whose, topic] = limit, now + TOPIC_LIMIT_KEPT_S
-    return {topic: _kept[whose, topic][0] if (whose, topic) in _kept else None for topic in topics}
-
-
-def forget() -> None:
-    """Forget all answers."""
-    _kept.clear()
+        _kept[asker, topic] = limit, now + TOPIC_LIMIT_KEPT_S
+    return {topic: _kept[asker, topic][0] if (asker, topic) in _kept else None for topic in topics}
 
 
 _kept: dict[tuple[tuple[tuple[str, str], ...], str], tuple[int | None, float]] = {}
-"""The limit of each topic that was asked for with the same settings, and until when it is believed."""
+"""The limit of each topic, by the settings of the client that asked for it, and the time until which it is used."""
 
 
 def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
-    """Return what the brokers say of the topics. One is left out if it has to be asked for again."""
+    """Ask for the limits of topics. Topics that should be asked for again are missing in the result."""
     admin = make_admin_client(settings, LastError())
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     found: dict[str, int | None] = {}
@@ -111,7 +106,7 @@ def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, in
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 found[resource.name] = None
             log.info(
-                "The %s of topic %s is not known (%s): batches of rows have at most %d bytes, unless kafka.batch.size is set",
+                "The %s of topic %s is not known (%s), so batches have at most %d bytes, unless kafka.batch.size is set.",
                 _LIMIT,
                 resource.name,
                 error.str(),

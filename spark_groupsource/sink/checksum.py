@@ -1,6 +1,6 @@
-"""The checksum of rows: the same as in `native/_outlet.c`, for processes without its library. Pure.
+"""The checksum of rows, for processes without the native library. Equal to the one in `native/_outlet.c`. Pure.
 
-It does not depend on the order of the rows. It finds rows that differ by accident, and is no defence against an attacker.
+It does not depend on the order of the rows. It detects rows that differ by accident, and is not a defence against attackers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ _FACTOR = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _LANES = 4
 _STRIDE = 8 * _LANES
-"""Bytes that are mixed four words at a time, in lanes of their own."""
+"""The number of bytes that are mixed together: one word in each lane."""
 
 ANY_PARTITION = -1
-"""The partition of a row that names none."""
+"""The partition of a row that does not name one."""
 
 Header = tuple[str, "bytes | None"]
 
@@ -26,7 +26,8 @@ def row_hash(topic: str, partition: int, key: bytes | None, value: bytes | None,
     found = _with_bytes(_with_bytes(found, key), value)
     for name, content in headers or ():
         found = _with_bytes(_with_bytes(found, name.encode()), content)
-    # Twice: after one mix a bit at the top of the last word changes many hashes by the same number, and a swap is not seen.
+    # Mix twice. After one mix, the top bit of the last word changes many hashes by the same number, so if two rows swapped this
+    # bit, the sum would stay the same.
     return _mixed(_mixed(found, 0), 0)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a row to write: those of Spark's Kafka sink, by name, in any case and any order."""
+"""Checks and converts the columns that the sink writes: those of Spark's own Kafka sink, by name, in any case and order."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ALLOWED = {KEY: _TEXT_OR_BYTES, VALUE: _TEXT_OR_BYTES, TOPIC: "STRING", PARTITI
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Check the columns of what is to be written. Other columns are left out.
+    """Check the columns of the rows to write. Columns with other names are ignored.
 
     Args:
         schema: The schema of the DataFrame.
         topic: The option `topic`.
 
     Raises:
-        SchemaError: A column is missing, or cannot be written. The text lists every mistake.
+        SchemaError: A column is missing, or has a type that cannot be written. The text lists every mistake.
     """
     problems = list(_problems(schema, topic))
     if problems:
@@ -41,14 +41,14 @@ def _problems(schema: StructType, topic: str | None) -> Iterator[str]:
     counts = Counter(name.lower() for name in schema.names)
     for name, count in counts.items():
         if count > 1 and name in _ALLOWED:
-            yield f"There are {count} columns {name} (names are not case-sensitive)."
+            yield f"There are {count} columns named {name} (names are not case-sensitive). Rename all but one of them."
     if VALUE not in counts:
         yield (
-            f"The column value is missing, which holds the records' values. Make one of {_TEXT_OR_BYTES}, for example with "
+            f"The column value is missing, which holds the values of the records. Add it as {_TEXT_OR_BYTES}, for example with "
             'selectExpr("to_json(struct(*)) AS value").'
         )
     if topic is None and TOPIC not in counts:
-        yield "No topic is given: set the option topic, or add a column topic that names the topic of each row."
+        yield "No topic is given. Set the option topic, or add a column topic with the topic of each row."
     for field in schema:
         name = field.name.lower()
         if name in _ALLOWED and not _fits(name, field.dataType):
@@ -73,31 +73,31 @@ def _fits(name: str, kind: DataType) -> bool:
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
-    """Return what is written of a record batch: the columns that there are of key, value, topic, partition and headers.
+    """Return the columns of a record batch that are written: those of key, value, topic, partition and headers that it has.
 
     Args:
         batch: Rows with the columns that `check_columns` has checked.
-        topic: The option `topic`. It takes the place of the column.
+        topic: The option `topic`, which replaces the column.
 
     Raises:
-        RecordRefused: A row has no topic or one of no valid name, a partition below 0, or a header without a key.
+        RecordRefused: A row has no topic, an invalid topic name, a negative partition, or a header without a key.
     """
     by_name = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
     if topic is not None:
         by_name.pop(TOPIC, None)
     elif by_name[TOPIC].null_count:
-        raise RecordRefused("A row has no topic: its column topic is null. Set the option topic, or leave such rows out.")
+        raise RecordRefused("A row has no topic: its column topic is null. Set the option topic, or filter such rows out.")
     else:
         by_name[TOPIC] = _topics(by_name[TOPIC])
     if PARTITION in by_name:
         partitions = by_name[PARTITION]
         if (pc.min(partitions).as_py() or 0) < 0:
-            raise RecordRefused("A row has a partition below 0. Write null to have one chosen by the key.")
+            raise RecordRefused("A row has a negative partition. Write null to have the partition chosen by the key.")
         by_name[PARTITION] = pc.fill_null(partitions, ANY_PARTITION)
     if HEADERS in by_name:
         keys = by_name[HEADERS].flatten().flatten()[0]
         if keys.null_count:
-            raise RecordRefused("A row has a header without a key. Kafka has no such headers: leave it out.")
+            raise RecordRefused("A row has a header whose key is null. Kafka does not allow that: leave such headers out.")
         by_name[HEADERS] = _plain_headers(by_name[HEADERS])
     for name in (KEY, VALUE):
         if name in by_name:
@@ -107,7 +107,7 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
 
 
 def topics_of(rows: pa.RecordBatch) -> tuple[str, ...]:
-    """Return the topics that rows of `rows_of` name; none with the option `topic`."""
+    """Return the topics in rows from `rows_of`; none with the option `topic`."""
     return tuple(pc.unique(rows.column(TOPIC)).to_pylist()) if TOPIC in rows.schema.names else ()
 
 
@@ -115,26 +115,27 @@ def _topics(column: pa.Array) -> pa.Array:
     """Return the topics of the rows as plain strings.
 
     Raises:
-        RecordRefused: One is no name of a topic.
+        RecordRefused: A topic has an invalid name.
     """
     column = column.cast(pa.string()) if column.type != pa.string() else column
-    # As bytes: a text that is not UTF-8 cannot be shown.
+    # Compare bytes, because a text that is not UTF-8 cannot be decoded.
     for name in pc.unique(column.cast(pa.binary())).to_pylist():
         if not re.fullmatch(rb"[A-Za-z0-9._-]{1,249}", name) or name in (b".", b".."):
             shown = name[:80].decode("utf-8", "replace")
             raise RecordRefused(
-                f"A row has the topic {shown!r}, which is no name of a topic: letters, digits, '.', '_' and '-' are, 249 at most."
+                f"A row has the topic {shown!r}, which is not a valid name of a topic. A name has 1 to 249 letters, digits, '.', "
+                "'_' and '-'. Correct the column topic, or filter such rows out."
             )
     return column
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Return a column of texts or bytes whose buffers are offsets and data. A platform may send views or dictionaries."""
+    """Return a column of texts or bytes with buffers for offsets and data. A platform may send views or dictionaries."""
     return column if column.type in _PLAIN else column.cast(pa.large_binary())
 
 
 def _plain_headers(column: pa.Array) -> pa.Array:
-    """Return the headers of the rows as lists whose keys are such texts, and whose values are such bytes."""
+    """Return the headers of the rows as lists whose keys and values are in such types (`_plain`)."""
     kind = column.type
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and all(part.type in _PLAIN for part in kind.value_type):
         return column

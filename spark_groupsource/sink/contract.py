@@ -1,4 +1,4 @@
-"""What the tasks of the sink need of a producer, native or not."""
+"""The interface of the producers that the tasks of the sink use, native or pure Python."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from confluent_kafka import KafkaError
 from spark_groupsource.sink.token import Token, Written
 
 FULL_QUEUE_POLL_S = 0.005
-"""How long a producer is polled before the next attempt: the pure Python one while its queue is full, the native one while it
-keeps much."""
+"""How long a full producer is polled before the next attempt. The pure Python one is full when its queue is, and the native one
+when it keeps too many bytes."""
 
 FLUSH_S = (0.001, 0.1)
-"""How long a task waits for deliveries in its first call, and in a later one. In between it looks for rows that were refused.
-To the pure Python producer only failures are reported: then librdkafka looks every 10 ms whether all are there, and when a call
-ends."""
+"""How long the first and the longest call of `flush` wait for deliveries. Between two calls, the task checks for refused rows.
+
+Short first calls help the pure Python producer. Only failures are reported to it, so librdkafka checks every 10 ms, and when a
+call ends, whether all rows are delivered."""
 
 
 class Undelivered(NamedTuple):
-    """The first row that could not be written."""
+    """The first row that was not delivered."""
 
     error: KafkaError
     topic: str
     partition: int
-    """-1: none was chosen yet."""
+    """-1: no partition was chosen yet."""
     size: int
-    """Of key, value and headers, in bytes."""
+    """The size of key, value and headers, in bytes."""
 
 
 class NotDelivered(Exception):
-    """A row could not be written."""
+    """A row was not delivered."""
 
     def __init__(self, undelivered: Undelivered) -> None:
         super().__init__(undelivered.error.str())
@@ -39,27 +40,27 @@ class NotDelivered(Exception):
 
 
 class Producer(Protocol):
-    """A producer of librdkafka that one task uses at a time. Times are in seconds."""
+    """A producer of librdkafka, used by one task at a time. Times are in seconds."""
 
     errors: dict[int, KafkaError]
-    """The last error of each code that belongs to no request."""
+    """The latest error of each code that does not belong to a request."""
     last: Token | None
-    """The token that it has committed last under its transactional id."""
+    """The last token that it has committed under its transactional id."""
 
     def start_over(self) -> None:
-        """Forget what was counted and reported, for the next task. All rows of the one before are delivered."""
+        """Reset counts and reports for the next task. All rows of the previous task have been delivered."""
 
     def connect(self, timeout_s: float) -> bool:
-        """Wait for a connection to a broker, best effort: other calls would wait longer for it. Returns whether there is one."""
+        """Wait for a connection to a broker, and return whether there is one. Without this, other calls wait longer for it."""
 
     def note_errors(self) -> None:
-        """Note in `errors` what librdkafka has reported so far."""
+        """Add the errors that librdkafka has reported so far to `errors`."""
 
     def init_transactions(self, timeout_s: float) -> None:
-        """Take the transactional id: end its open transaction, and fence every earlier producer of it.
+        """Take the transactional id, which ends its open transaction and fences all earlier producers of it.
 
         Raises:
-            KafkaException: It was not taken. If the error is retriable, call this again.
+            KafkaException: The id was not taken. If the error is retriable, call this again.
         """
 
     def begin_transaction(self) -> None:
@@ -75,22 +76,22 @@ class Producer(Protocol):
             rows: Columns of `rows_of` (columns.py).
 
         Raises:
-            NotDelivered: A row was refused or not delivered.
+            NotDelivered: A row was refused, or was not delivered.
         """
 
     @property
     def written(self) -> Written:
-        """What was counted."""
+        """The rows that were counted."""
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics of the rows that were counted."""
 
     def refuse_undelivered(self) -> None:
-        """Look whether a row has been refused by now.
+        """Check whether a row has been refused by now.
 
         Raises:
-            NotDelivered: A row was not delivered.
+            NotDelivered: A row was refused, or was not delivered.
         """
 
     def flush(self) -> None:
@@ -101,7 +102,7 @@ class Producer(Protocol):
         """
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
-        """Commit an offset of partition 0 of the topic for the group, within the transaction.
+        """Commit an offset of the topic's partition 0 for the group, as a part of the transaction.
 
         Raises:
             KafkaException: See `init_transactions`.
@@ -122,7 +123,7 @@ class Producer(Protocol):
         """
 
     def close(self) -> None:
-        """Close the producer. What it has not delivered is dropped."""
+        """Close the producer, and drop rows that are not delivered yet."""
 
     def abandon(self) -> None:
         """Never use or free the producer, in a forked child."""

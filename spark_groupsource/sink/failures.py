@@ -1,4 +1,4 @@
-"""What an error of librdkafka means for a task of the sink: which exception it becomes, and what to check."""
+"""Turns errors of librdkafka into the exceptions of the sink, with advice about what to check."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FENCED = frozenset(
         KafkaError.UNKNOWN_PRODUCER_ID,
     }
 )
-"""Another producer has the transactional id now, or the transaction has timed out."""
+"""Errors that mean that another producer has taken the transactional id, or that the transaction has timed out."""
 
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
-"""The transaction has failed, so its rows are not sent."""
+"""Errors of rows that are not sent because their transaction has failed before."""
 
 UNREACHED = UNANSWERED | {
     KafkaError._MSG_TIMED_OUT,
@@ -51,7 +51,7 @@ UNREACHED = UNANSWERED | {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
 }
-"""No broker has answered, or none that could."""
+"""Errors that mean that no broker has answered, or that the right one was not there."""
 
 TASK_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
@@ -75,88 +75,91 @@ _ADVICE: Mapping[int, str] = {
         "The user needs the ACLs WRITE and DESCRIBE on the transactional id (transactionalIdPrefix, as a prefix)."
     ),
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
-        "Brokers before 2.8 want IDEMPOTENT_WRITE on the cluster; set kafka.enable.idempotence=false for at-least-once."
+        "Brokers before 2.8 require the ACL IDEMPOTENT_WRITE on the cluster. With at-least-once, you can set "
+        "kafka.enable.idempotence=false instead."
     ),
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or check its name.",
     KafkaError.UNKNOWN_TOPIC_OR_PART: (
-        "A broker does not know the topic, or a partition that was just added: usually the next attempt of the task succeeds. If "
+        "A broker does not know the topic, or a partition that was just added. Usually the next attempt of the task succeeds. If "
         "it does not, check whether the topic was deleted."
     ),
     KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition that the column partition names.",
     KafkaError.MSG_SIZE_TOO_LARGE: (
-        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or leave such rows out. If the row is "
+        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or filter such rows out. If the row is "
         "smaller than both, a batch of rows was refused: set kafka.batch.size to the topic's max.message.bytes."
     ),
     KafkaError.INVALID_RECORD: (
-        "Mostly that is a row without a key in a topic with cleanup.policy=compact: give each row a key, leave such rows out, or "
-        "choose another topic."
+        "Usually this is a row without a key in a topic with cleanup.policy=compact. Give each row a key, filter such rows out, "
+        "or choose another topic."
     ),
     KafkaError.INVALID_TIMESTAMP: (
-        "The clock of the executor and that of the brokers differ by more than the topic allows "
-        "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)."
+        "The clocks of the executor and of the brokers differ by more than the topic allows (message.timestamp.before.max.ms, "
+        "message.timestamp.after.max.ms). Set them to the same time."
     ),
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        "kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms: lower the one or raise the other. "
-        "It must be longer than a task takes to write."
+        "kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms: lower the first or raise the "
+        "second. It must be longer than a task takes to write."
     ),
-    KafkaError.NOT_ENOUGH_REPLICAS: "Too few replicas are in sync for the topic's min.insync.replicas.",
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "Too few replicas are in sync for the topic's min.insync.replicas.",
-    KafkaError._MSG_TIMED_OUT: "Check that the executor reaches the brokers, or raise kafka.delivery.timeout.ms.",
+    **dict.fromkeys(
+        (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        "Fewer replicas of the topic are in sync than its min.insync.replicas. Check the brokers that have its replicas.",
+    ),
+    KafkaError._MSG_TIMED_OUT: "Check that the executor can reach the brokers, or raise kafka.delivery.timeout.ms.",
 }
 
 SINK_ACL: Mapping[int, str] = {
     **MISSING_ACL,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        "The user needs the ACL WRITE on the topic, and for exactly-once READ as well: a token is an offset of the topic."
+        "The user needs the ACL WRITE on the topic, and for exactly-once also READ, because the sink commits offsets on it."
     ),
 }
-"""Which ACL a query that writes is missing, by the code of the refusal."""
+"""The ACL that a query that writes is missing, by the code of the refusal."""
 
 TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
     BrokerUnavailable: (
         "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier attempt of the task "
-        "left a transaction open: it ends after kafka.transaction.timeout.ms (120 s by default)."
+        "has left a transaction open, which ends after kafka.transaction.timeout.ms (120 s by default)."
     ),
 }
-"""What to check if a token cannot be read or committed."""
+"""Advice for an error of a request that reads or commits a token."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
 }
-"""What to check, where the code says no more."""
+"""Advice for errors whose code has no advice of its own."""
 
 _FENCED_ADVICE = (
-    "Another attempt of this task has begun, or a second query runs on the same checkpoint or on a copy of it: each takes the id "
-    "from the other. Or the transaction took longer than kafka.transaction.timeout.ms. What this attempt wrote is aborted; no "
-    "reader of committed records sees it"
+    "Another attempt of this task has begun, or a second query runs on the same checkpoint or on a copy of it, and the two take "
+    "the transactional id from each other. Or the transaction took longer than kafka.transaction.timeout.ms. The rows of this "
+    "attempt are aborted, and `read_committed` consumers never see them. Stop a second query, or raise that timeout."
 )
 
 
 def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
-    """Return this package's error for one of librdkafka.
+    """Return the error of this package for an error of librdkafka.
 
     Args:
         error: The error.
-        doing: What was being done.
-        reported: What librdkafka reported in the background. It says why no broker answers.
+        doing: The step that failed, for the text.
+        reported: The errors that librdkafka has reported in the background. They show why no broker answers.
     """
     if error.code() in UNREACHED:
         refused = [error for error in reported.values() if is_refused(error) or is_limit(error)]
         error = next(iter(refused), error)
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:
-        return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}.")
+        return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}")
     found = explain(error, doing, TASK_ERRORS, _CHECK, SINK_ACL)
     if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
-        # A broker has answered, or librdkafka has refused: the network is not what is to be looked at.
+        # A broker has answered, or librdkafka itself has refused, so advice about the network would mislead.
         return SinkError(f"{doing}: {error.str()} ({error.name()}).")
     advice = _ADVICE.get(error.code())
     return type(found)(f"{found} {advice}") if advice is not None else found
 
 
 def undelivered(first: Undelivered, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
-    """Return the error for a row that could not be written. It names topic, partition and size."""
+    """Return the error for a row that was not written. It names the topic, the partition and the size of the row."""
     where = f"partition {first.partition} of " if first.partition >= 0 else ""
     doing = f"writing a row of {first.size} bytes (key, value and headers) to {where}topic {first.topic}"
     return failure(first.error, doing, reported)

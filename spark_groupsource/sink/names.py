@@ -2,13 +2,14 @@
 
     <prefix>-<query id>-<topic>   the group of the driver's token: `<base>`. `<topic>` is a short hash of the option `topic`
     <base>-<task>                 the transactional id of a task, and the group of its token
-    <base>-<task>-open            the group of the mark that the task may have an open transaction
-    <base>-reach-<end>            the group of the mark that a task with at least half of this number has such a mark
+    <base>-<task>-open            the group of the task's mark: the task may have a transaction open
+    <base>-reach-<end>            the group of a mark that is there if the number of some marked task is `<end> / 2` or higher
 
-A prefix is chosen by people, who share and reuse it. The query's id is drawn with its checkpoint and stays as long as that does.
-So a new checkpoint never finds the tokens of another one, and queries may share a prefix. ACLs are granted for the prefix.
+People choose the prefix, share it and reuse it. Spark draws the query's id with a new checkpoint, and keeps it as long as the
+checkpoint exists. So a query with a new checkpoint never finds the tokens of another query, and several queries may share a
+prefix. ACLs are granted for the prefix.
 
-A list of groups shows all names that a query has had. The topic is a part of them, so a list also shows that it was changed.
+A list of groups shows all names that a query has used. The topic is part of the names, so the list also shows a changed topic.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import re
 from typing import NamedTuple
 
 DEFAULT_PREFIX = "groupkafka"
-"""What `transactionalIdPrefix` is if it is not set."""
+"""The prefix of a query that does not set `transactionalIdPrefix`."""
 
 FIRST_REACH = 4
-"""A driver looks at the marks of so many tasks without asking. A query with no more tasks needs no mark of their reach."""
+"""A driver always reads the marks of this many tasks. A query with no more tasks leaves no mark of its reach."""
 
 REACHES = tuple(FIRST_REACH * 2**power for power in range(1, 19))
-"""Exclusive ends of task numbers that have a mark of their own: 8, 16, ... Spark has no more tasks than the last."""
+"""The reaches that can be marked, as exclusive ends of task numbers: 8, 16, ... Spark never has more tasks than the last one."""
 
 _QUERY = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?P<prefix>.+)-(?P<query>{_QUERY})(?:-(?P<topic>[0-9a-f]{{8}}))?(?:-(?P<task>0|[1-9][0-9]{{0,5}}))?")
@@ -38,11 +39,11 @@ class Names(NamedTuple):
     query: str
     """The query's id."""
     topic: str = ""
-    """Eight letters that stand for the option `topic`. Empty: rows name their topics."""
+    """A hash of the option `topic`, in eight letters. Empty: rows name their topics."""
 
     @classmethod
     def of(cls, prefix: str, query: str, topic: str | None) -> Names:
-        """Return the names of a query that writes to this topic. `None`: rows name theirs."""
+        """Return the names of a query that writes to this topic. `None`: rows name their topics."""
         return cls(prefix, query, "" if topic is None else hashlib.sha256(topic.encode()).hexdigest()[:8])
 
     @property
@@ -51,22 +52,22 @@ class Names(NamedTuple):
         return "-".join(filter(None, self))
 
     def task(self, number: int) -> str:
-        """Return the transactional id of a task, which is the name of the group of its token as well."""
+        """Return the transactional id of a task. The group of its token has the same name."""
         return f"{self.driver}-{number}"
 
     def open(self, number: int) -> str:
-        """Return the group in which a task leaves its mark before its transaction begins."""
+        """Return the group of the mark that a task leaves before it begins a transaction."""
         return f"{self.driver}-{number}-open"
 
     def reach(self, end: int) -> str:
-        """Return the group of a mark that some task has a number below `end`, one of REACHES."""
+        """Return the group of the mark of a reach. `end` is one of REACHES."""
         return f"{self.driver}-reach-{end}"
 
 
 def reaches_of(number: int) -> tuple[int, ...]:
-    """Return which of REACHES a task with this number must mark: the first one above it, and all below that.
+    """Return the REACHES that a task with this number must mark: the first one above the number, and all lower ones.
 
-    So whoever looks for the last one may stop at the first that is not marked.
+    Because the lower ones are marked as well, a driver that searches for the highest one may stop at the first without a mark.
     """
     if number < FIRST_REACH:
         return ()
@@ -74,7 +75,10 @@ def reaches_of(number: int) -> tuple[int, ...]:
 
 
 def token_group(group: str) -> tuple[Names, int | None] | None:
-    """Return whose token such a group holds, and of which task: `None` for the driver's. `None` if none is kept there."""
+    """Return the query and the task whose token is kept in a group. The task is `None` for the driver's group.
+
+    Returns `None` if the name is not that of a group with tokens.
+    """
     match = _NAME.fullmatch(group)
     if match is None:
         return None
@@ -82,18 +86,18 @@ def token_group(group: str) -> tuple[Names, int | None] | None:
 
 
 def open_group(group: str) -> tuple[Names, int] | None:
-    """Return whose mark such a group holds, and of which task. `None` if it is no such group."""
+    """Return the query and the task whose mark is kept in a group; `None` if it is not a group of marks."""
     found = token_group(group.removesuffix("-open")) if group.endswith("-open") else None
     return None if found is None or found[1] is None else (found[0], found[1])
 
 
 def reach_group(group: str) -> tuple[Names, int] | None:
-    """Return whose mark of a reach such a group holds, and the end of the reach. `None` if it is no such group."""
+    """Return the query and the end of the reach that a group marks; `None` if it is not a group of reaches."""
     base, _, end = group.rpartition("-reach-")
     found = token_group(base) if end in map(str, REACHES) else None
     return None if found is None or found[1] is not None else (found[0], int(end))
 
 
 def is_query(text: str) -> bool:
-    """Return whether a text is a query's id, as Spark draws it."""
+    """Return whether a text has the form of a query's id in Spark."""
     return re.fullmatch(_QUERY, text) is not None

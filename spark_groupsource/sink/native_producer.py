@@ -1,4 +1,4 @@
-"""The native producer: Arrow's buffers go to librdkafka in C (`native/_outlet.c`), without a Python object for a row."""
+"""The native producer, which passes Arrow's buffers to librdkafka in C (`native/_outlet.c`), without Python objects for rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDeliv
 from spark_groupsource.sink.token import Token, Written
 
 FULL_QUEUE_S = 1.0
-"""How long a task fills the producer's queue in one call, without looking for Python's signals."""
+"""The longest time of one call that fills the producer's queue. Python handles signals only between two calls."""
 
 _MESSAGES_BYTES = 512 * 80
 """Room for `MOST_AT_ONCE` messages of librdkafka."""
 
 _DROP = 0x1 | 0x2
-"""To `rd_kafka_purge`: what is queued and what is in flight."""
+"""The flags of `rd_kafka_purge` for rows that are queued and in flight."""
 
 
 class NativeProducer(NativeClient):
@@ -36,7 +36,7 @@ class NativeProducer(NativeClient):
 
     Args:
         client: The finished settings.
-        topic: The topic of rows that name none.
+        topic: The topic of rows that do not name one.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -51,12 +51,12 @@ class NativeProducer(NativeClient):
         self._outlet.without_key = secrets.randbits(32)
         super().__init__(PRODUCER, client)
         self._outlet.handle = self._handle
-        # Unless the user has chosen another way.
+        # Rows without a key are spread over the partitions by our own partitioner, unless the user has chosen another one.
         self._spreads = (client.get("partitioner"), client.get("sticky.partitioning.linger.ms")) == ("murmur2_random", "0")
         self._topic = topic
         self._handles: dict[str, int] = {}
         self._kept: deque[tuple[c_int64, pa.RecordBatch]] = deque()
-        """Record batches, each with how many of its rows are not reported yet."""
+        """Record batches, each with the number of its rows that are not reported yet."""
         self._kept_bytes = 0
         self._most_bytes = 2 * 1024 * int(client["queue.buffering.max.kbytes"])
         self._used: set[str] = set()
@@ -90,13 +90,12 @@ class NativeProducer(NativeClient):
     def write(self, rows: pa.RecordBatch) -> None:
         """See `Producer`."""
         while self._kept_bytes > self._most_bytes and len(self._kept) > 1:
-            # One slow partition is enough to keep record batches whose other rows are delivered.
+            # Drop every batch whose rows are all reported, not only the first ones: one slow partition may hold up the first one.
             self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
             self._refuse_undelivered()
             self._kept = deque(kept for kept in self._kept if kept[0].value)
             self._kept_bytes = sum(kept.nbytes for _, kept in self._kept)
-        # librdkafka does not copy the values. It would read freed memory if the batch were not kept until its last row is
-        # reported.
+        # librdkafka does not copy the values. It would read freed memory if the batch were freed before its last row is reported.
         unreported = c_int64(rows.num_rows)
         self._kept.append((unreported, rows))
         self._kept_bytes += rows.nbytes
@@ -135,7 +134,7 @@ class NativeProducer(NativeClient):
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """See `Producer`."""
-        # With the NUL at its end, as confluent-kafka has it: librdkafka copies so many bytes, and reads up to a NUL.
+        # The size includes the NUL at the end, as in confluent-kafka: librdkafka copies this many bytes, and reads up to a NUL.
         text = ctypes.create_string_buffer(metadata.encode())
         partitions = self._kafka.topic_partition_list_new(1)
         member = self._kafka.consumer_group_metadata_new(group.encode())
@@ -146,7 +145,7 @@ class NativeProducer(NativeClient):
             try:
                 self._check(self._kafka.send_offsets_to_transaction(self._handle, partitions, member, _ms(timeout_s)))
             finally:
-                # The list would free it, and it is Python's.
+                # The list would free the text, which belongs to Python.
                 only.metadata, only.metadata_size = None, 0
         finally:
             self._kafka.consumer_group_metadata_destroy(member)
@@ -162,8 +161,8 @@ class NativeProducer(NativeClient):
 
     def close(self) -> None:
         """See `Producer`."""
-        # Purge first, and serve the reports of that: a row that is not reported yet points to its record batch and to its
-        # counter, and both are freed with this object.
+        # Purge first, and serve the reports. A row without a report still points to its record batch and to its counter, and both
+        # are freed together with this object.
         self._kafka.purge(self._handle, _DROP)
         self._kafka.poll(self._handle, 0)
         for handle in self._handles.values():
@@ -175,7 +174,7 @@ class NativeProducer(NativeClient):
         self._kafka.conf_set_dr_msg_cb(conf, ctypes.cast(self._ours.delivered, c_void_p))
 
     def _with(self, rows: pa.RecordBatch, call: Callable[[RowsStruct], None]) -> None:
-        """Call with the addresses of the rows. They are valid during the call."""
+        """Pass the addresses of the rows to a function. They are valid only during its call."""
         if not rows.num_rows:
             return
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
@@ -217,14 +216,14 @@ class NativeProducer(NativeClient):
         return self._handles[name]
 
     def _topic_conf(self) -> int:
-        """Return a topic's settings with our own choice of the partition."""
+        """Return the settings of a topic with our own partitioner."""
         conf: int = self._kafka.default_topic_conf_dup(self._handle)
         self._kafka.topic_conf_set_opaque(conf, ctypes.addressof(self._outlet))
         self._kafka.topic_conf_set_partitioner_cb(conf, ctypes.cast(self._ours.partition, c_void_p))
         return conf
 
     def _let_go(self) -> None:
-        """Forget the record batches whose rows are all delivered, up to the first one with others."""
+        """Drop record batches from the oldest on, up to the first one with rows that are not delivered."""
         self._refuse_undelivered()
         while self._kept and not self._kept[0][0].value:
             self._kept_bytes -= self._kept.popleft()[1].nbytes

@@ -1,7 +1,7 @@
-"""Whether the topic of the option `topic` exists, asked at the driver before a task begins.
+"""Refuses a missing output topic at the driver, before a task begins.
 
-A task would learn it after a minute (librdkafka waits for a topic to appear), or find no token there and give advice about
-tokens.
+A task would notice it only after a minute, because librdkafka waits for a topic to appear. Or it would find no token, and fail
+with advice about expired offsets.
 """
 
 from __future__ import annotations
@@ -20,40 +20,42 @@ from spark_groupsource.sink.batch_size import without_producers
 from spark_groupsource.sink.settings import SinkSettings
 
 TOPIC_APPEARS_S = 3.0
-"""How long the driver asks again for a topic that no broker knows. One that was created just now is known to all soon."""
+"""How long the driver asks again for a missing topic. All brokers know a new topic within this time."""
 
 TOPIC_TRY_S = 5.0
-"""How long the driver waits for a connection, and then for the answer. Then the tasks ask, and say why no broker answers."""
+"""How long the driver waits for a connection, and then for the answer. Without one it leaves the check to the tasks, whose errors
+show why no broker answers."""
 
 TOPIC_KNOWN_S = 30.0
-"""How long the driver relies on that answer. A topic is not deleted often, and each micro-batch would pay for the question."""
+"""How long the driver relies on the answer. Asking in each micro-batch would cost time, and topics are rarely deleted."""
 
 _FOUND: dict[tuple[str | None, str], float] = {}
-"""When this process has found a topic, by the brokers' addresses and its name."""
+"""When this process has found each topic, by the brokers' addresses and the topic's name."""
 
 _CREATED = KafkaError.LEADER_NOT_AVAILABLE
 
 
 def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
-    """Refuse a topic that does not exist. Where brokers create topics by themselves, this creates it, as a row would.
+    """Refuse a topic that does not exist. If the brokers create topics automatically, this call creates it, as a row would.
 
-    Brokers that do not answer are left to the tasks, which have more patience, unless their addresses cannot be reached.
+    If the brokers do not answer, the check is left to the tasks, which have more patience. But if the addresses that they
+    advertise cannot be reached, the tasks cannot reach them, either.
 
     Args:
         settings: How the query writes.
-        topic: The topic; `None` if rows name theirs.
+        topic: The topic; `None` if rows name their topics.
 
     Raises:
-        TopicNotFound: The brokers have had no such topic for some seconds.
-        BrokerUnavailable: As `refuse_unreachable` does.
+        TopicNotFound: The topic has not existed for some seconds.
+        BrokerUnavailable: See `refuse_unreachable`.
     """
     place = settings.producer.get("bootstrap.servers"), topic or ""
     if topic is None or time.monotonic() - _FOUND.get(place, -TOPIC_KNOWN_S) < TOPIC_KNOWN_S:
         return
-    # To librdkafka this is a producer. A consumer would ask the brokers not to create the topic.
+    # librdkafka makes a producer of this client, which lets the brokers create the topic. A consumer would ask them not to.
     admin = make_admin_client(without_producers(settings.producer), LastError())
     try:
-        # Connect first: a question that goes to the bootstrap server may be lost, and is sent again after 500 ms.
+        # Connect first: a request that goes to the bootstrap server may be lost, and is sent again only after 500 ms.
         admin.describe_cluster(request_timeout=TOPIC_TRY_S).result()
     except KafkaException:
         refuse_unreachable(without_producers(settings.producer))
@@ -69,7 +71,7 @@ def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
         if error.code() not in TOPIC_ERRORS | {_CREATED, KafkaError.TOPIC_EXCEPTION}:
             return
     raise TopicNotFound(
-        f"The topic {topic}, which is to be written to, does not exist, or was deleted. Nothing has been written to it. Create "
-        "it, or check its name. If it was deleted and created again, the query's offsets were deleted with it: the query then "
-        "says which choices there are."
+        f"The output topic {topic} does not exist, or was deleted. Nothing has been written to it. Create it, or check its name. "
+        "If it was deleted, the offsets of an exactly-once query were deleted with it. Once the topic exists again, such a query "
+        "ends with BatchUnknown, and you choose between rewriteBatch and skipBatch."
     )

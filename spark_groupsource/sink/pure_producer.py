@@ -1,4 +1,4 @@
-"""The pure Python producer: the same rows through confluent-kafka, one by one, where there is no native library."""
+"""The pure Python producer, which writes rows one by one with confluent-kafka, and the choice between it and the native one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,32 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
 from spark_groupsource.errors import RecordRefused
+from spark_groupsource.fetch.choice import warn_of_pure_python
+from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
-from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Undelivered
+from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Producer, Undelivered
+from spark_groupsource.sink.native_producer import NativeProducer
 from spark_groupsource.sink.token import Token, Written
+
+
+def make_producer(client: Mapping[str, str], topic: str | None) -> Producer:
+    """Make a native producer, or a pure Python one, with a warning, if this process has no native library.
+
+    Args:
+        client: The finished settings.
+        topic: The topic of rows that do not name one.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
+    """
+    unavailable = why_unavailable()
+    if unavailable is None:
+        return NativeProducer(client, topic)
+    warn_of_pure_python(unavailable)
+    return PureProducer(client, topic)
 
 
 class _Row(NamedTuple):
@@ -35,7 +56,7 @@ class PureProducer:
 
     Args:
         client: The finished settings.
-        topic: The topic of rows that name none.
+        topic: The topic of rows that do not name one.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -60,7 +81,7 @@ class PureProducer:
                 )
 
         self._reported = reported
-        # confluent-kafka reads this one itself, as a bool.
+        # confluent-kafka itself reads the first of these settings, as a bool.
         settings = {**client, "delivery.report.only.error": True, "on_delivery": reported}
         self._producer = make_client(KafkaProducer, settings, note, librdkafka_log_of_tasks)
         self._topic = topic
@@ -135,7 +156,7 @@ class PureProducer:
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """See `Producer`."""
-        # Only a consumer has the group's metadata. This one never connects.
+        # Only a consumer can make the metadata of a group. This one never connects.
         consumer = Consumer({"group.id": group, "bootstrap.servers": "", "log_level": "0"})
         try:
             member = consumer.consumer_group_metadata()
@@ -154,7 +175,7 @@ class PureProducer:
 
     def close(self) -> None:
         """See `Producer`."""
-        with contextlib.suppress(KafkaException):  # it has failed fatally, and holds nothing
+        with contextlib.suppress(KafkaException):  # after a fatal error it refuses to purge, and has no rows left
             self._producer.purge()
             self._producer.poll(0)
         del self._producer
@@ -186,12 +207,12 @@ class PureProducer:
         more: Any = {}
         if row.headers is not None:
             if any("\0" in name for name, _ in row.headers):
-                # confluent-kafka would write the key up to there, and not say so.
+                # confluent-kafka would write only the part of the key before the NUL, without an error.
                 raise RecordRefused(
-                    "A row has a header whose key has a NUL. The pure producer cannot write such keys, and the native producer "
-                    "can: install the package with its native library on the executors, or leave such headers out."
+                    "A row has a header whose key has a NUL, which only the native producer can write. Install the package with "
+                    "its native library on the executors, or leave such headers out."
                 )
-            # The message of a report has no headers.
+            # A report's message does not have the headers, so their size is passed along.
             more = {"headers": row.headers, "on_delivery": partial(self._reported, in_headers=_in_headers(row.headers))}
         try:
             self._producer.produce(row.topic, row.value, row.key, row.partition, **more)
@@ -212,7 +233,7 @@ def _bytes(content: str | bytes | None) -> bytes | None:
 
 
 def _in_headers(headers: Iterable[Header]) -> int:
-    """Return how many bytes they have."""
+    """Return the size of these headers in bytes."""
     return sum(len(name.encode()) + len(content or b"") for name, content in headers)
 
 

@@ -1,9 +1,10 @@
-"""What a task of the sink does with its rows, and what the driver checks: decided from the tokens alone. Pure.
+"""Decides from the tokens alone what a task of the sink does with its rows, and what the driver must refuse. Pure.
 
-A micro-batch that Spark runs again has the same number. A task whose rows are there already finds the token of that number, which
-became visible with the rows. So it writes nothing.
+When Spark runs a micro-batch again, it has the same number. A task whose rows are in the topic already finds a token with this
+number, because the token became visible together with the rows. Then the task writes nothing.
 
-Where that cannot be known, or where the rows differ, the query ends, and a person chooses between two prices (`Choice`).
+If the tokens do not show what is in the topic, or if the rows differ, the query ends. Its user chooses between rows that may be
+duplicated and rows that may be missing (`Choice`).
 """
 
 from __future__ import annotations
@@ -11,21 +12,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from spark_groupsource.errors import BatchUnknown, CheckpointBehindSink, ReplayDiffers, SinkError, WrittenElsewhere
+from spark_groupsource.errors import (
+    BatchUnknown,
+    CheckpointBehindSink,
+    ReplayDiffers,
+    SinkError,
+    TokenUnreadable,
+    WrittenElsewhere,
+)
 from spark_groupsource.partition import listed
-from spark_groupsource.sink.token import BatchToken, Token, Written
+from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.token import BatchToken, Committed, Token, Written, newest_batch_token, newest_token
 
 NOTHING = Written(0, 0)
-"""What a task has written that had no rows. Such a task leaves no token."""
+"""The rows of a task that had none. Such a task leaves no token."""
 
 
 class Choice(NamedTuple):
-    """What the user chose for one micro-batch that an error named."""
+    """The user's choice for the one micro-batch that an error has named."""
 
     rewrite: int | None = None
-    """The option `rewriteBatch`: this micro-batch is written again, whatever is in the topic. No row is missing then."""
+    """The option `rewriteBatch`: write this micro-batch again, whatever the topic has of it. Then no row is missing."""
     skip: int | None = None
-    """The option `skipBatch`: nothing more of this micro-batch is written. This choice duplicates no row."""
+    """The option `skipBatch`: write nothing more of this micro-batch. This choice duplicates no row."""
 
     def covers(self, batch: int) -> bool:
         """Return whether the user has chosen for this micro-batch."""
@@ -36,37 +45,60 @@ NO_CHOICE = Choice()
 
 
 class Place(NamedTuple):
-    """What the query has written under another name than it has now: with another prefix, or to another topic."""
+    """The tokens that the query has left under other names: with another prefix, or in another topic."""
 
     prefix: str
     topics: frozenset[str]
-    """Where its tokens are."""
+    """The topics that the tokens are on."""
     driver: BatchToken | None
     tasks: Mapping[int, Token]
     unreadable: bool = False
-    """Whether something there is no token."""
+    """Whether anything there is not a token."""
+
+    @classmethod
+    def of(cls, names: Names, groups: Mapping[int | None, Mapping[str, Committed]]) -> Place:
+        """Read the tokens under these names.
+
+        Args:
+            names: The names.
+            groups: What each task has committed, by its number, and the driver, by `None`: the offsets by topic.
+        """
+        driver: BatchToken | None = None
+        tasks: dict[int, Token] = {}
+        unreadable = False
+        for task, committed in groups.items():
+            try:
+                if task is None:
+                    driver = newest_batch_token(committed.values(), names.driver, names.query)
+                elif (token := newest_token(committed.values(), names.task(task), names.query)) is not None:
+                    tasks[task] = token
+            except TokenUnreadable:
+                unreadable = True
+        topics = frozenset(topic for committed in groups.values() for topic in committed)
+        return cls(names.prefix, topics, driver, tasks, unreadable)
 
     @property
     def newest(self) -> int:
-        """The newest micro-batch that was written there, in part or as a whole. -1: none."""
+        """The latest micro-batch that was written there, in part or as a whole. -1: none."""
         return max([-1 if self.driver is None else self.driver.batch, *(token.batch for token in self.tasks.values())])
 
 
 class Plan(NamedTuple):
-    """What a task does with its rows."""
+    """How a task proceeds with its rows."""
 
     write: bool
-    """Whether it writes them. Otherwise it reads them only, to compare or to count them."""
+    """Whether it writes them. Otherwise it only reads them, to compare or to count them."""
     before: Written | None = None
-    """What is in the topic of this task and micro-batch already. With `write`, the same rows are not written again."""
+    """The rows of this task and micro-batch that are in the topic already. The same rows are never written again."""
 
 
 def is_behind(batch: int, token: Token | None, driver: BatchToken | None) -> bool:
-    """Return whether these tokens do not show what became of the micro-batch before.
+    """Return whether these tokens do not show that the previous micro-batch was finished.
 
-    The driver keeps its token before Spark's commit log is written. So before a task of micro-batch n runs, the driver's is that
-    of n - 1, or already that of n. If it is older, or there is none, the micro-batches between were written under another name,
-    to another topic or with another guarantee; or the tokens have expired. Then the query looks for itself elsewhere.
+    The driver commits its token before Spark writes its commit log. So when a task of micro-batch n runs, the driver's token is
+    that of n - 1, or already that of n. If it is older or does not exist, the micro-batches in between were written under another
+    name, to another topic, or with another guarantee, or the tokens have expired. Then the other names of the query are searched
+    for tokens.
     """
     if token is not None and token.batch >= batch:
         return False
@@ -82,25 +114,26 @@ def plan_task(
     choice: Choice = NO_CHOICE,
     elsewhere: Collection[Place] | None = None,
 ) -> Plan:
-    """Decide what a task does, before it reads a row.
+    """Decide what a task does before it reads its first row.
 
-    The token of a task replaces the one before, so one of an earlier micro-batch says that this one is not written. So does the
-    driver's: it is older than a token of this micro-batch would be, and expires first. A task that had rows in the driver's
-    micro-batch has a token; if it has none, the tokens are expiring, in whatever order their coordinators look at them.
+    Each token of a task replaces the previous one. So if the task's token is of an earlier micro-batch, the task has not written
+    this one. An earlier token of the driver proves the same: it was committed before a token of this micro-batch could be, so it
+    expires first. But if the driver's token shows that a task had rows, and the task has no token, the tokens are expiring, in
+    the order in which their coordinators check them.
 
     Args:
         task: The task's transactional id, for the error.
         number: The task's number.
         batch: The number of the micro-batch.
         token: The task's token. `None`: it has none.
-        driver: The driver's token, if the task has none of this run. `None`: the driver has none, either.
-        choice: What the user chose.
-        elsewhere: What the query has written in other places. `None`: nobody has looked, since the task has a token of this run.
+        driver: The driver's token, which is read if the task has no token of this run. `None`: the driver has none, either.
+        choice: The user's choice.
+        elsewhere: The tokens under other names. `None`: they were not looked for, because the task has a token of this run.
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
-        WrittenElsewhere: This one is there under another name, or in another topic, in part or as a whole.
-        BatchUnknown: Nothing says whether the task has written this one.
+        WrittenElsewhere: This micro-batch was written under other names, in part or as a whole.
+        BatchUnknown: The tokens do not show whether the task has written this micro-batch.
     """
     of_task = -1 if token is None else token.batch
     newest = max(of_task, -1 if driver is None else driver.batch)
@@ -109,23 +142,20 @@ def plan_task(
     if newest == batch:
         before = token.written if token is not None and of_task == batch else NOTHING
         return Plan(write=choice.rewrite == batch, before=before)
-    if choice.rewrite == batch:
-        return Plan(write=True)
-    if choice.skip == batch:
-        return Plan(write=False)
+    if choice.covers(batch):
+        return Plan(write=choice.rewrite == batch)
     if elsewhere is not None and is_behind(batch, token, driver):
-        _check_elsewhere(task, batch, driver, elsewhere)
-        return Plan(write=True)
-    if any(place.newest == batch for place in elsewhere or ()):
-        # The name was changed, and changed back: this micro-batch is half written where it was meanwhile.
+        _check_elsewhere(task, batch, token, driver, elsewhere)
+    elif any(place.newest == batch for place in elsewhere or ()):
+        # The name was changed and changed back, and in between a part of this micro-batch was written under the other name.
         raise _written_elsewhere(task, batch, elsewhere or ())
-    if token is None and driver is not None and driver.wrote is not None and number in driver.wrote:
-        raise _unknown(task, batch, "its own offset has expired, and those of other tasks may have, too")
+    elif token is None and driver is not None and driver.wrote is not None and number in driver.wrote:
+        raise _unknown(task, batch, f"The offset of this task has expired, and those of others may have expired, too. {_EXPIRY}")
     return Plan(write=True)
 
 
-def _check_elsewhere(task: str, batch: int, driver: BatchToken | None, elsewhere: Collection[Place]) -> None:
-    """Raise an error unless what is in other places says that this micro-batch is nowhere."""
+def _check_elsewhere(task: str, batch: int, token: Token | None, driver: BatchToken | None, elsewhere: Collection[Place]) -> None:
+    """Raise an error unless the tokens under other names show that nothing of this micro-batch was written."""
     newest = max((place.newest for place in elsewhere), default=-1)
     if newest > batch:
         raise _behind(task, batch, newest)
@@ -133,38 +163,60 @@ def _check_elsewhere(task: str, batch: int, driver: BatchToken | None, elsewhere
         raise _written_elsewhere(task, batch, elsewhere)
     if any(place.unreadable for place in elsewhere):
         raise _unknown(
-            task, batch, "another client, or another version of this package, has committed to a group in which it was kept"
+            task,
+            batch,
+            "Another client, or another version of this package, has committed to a group in which the sink records this.",
         )
-    whole = max((place.driver.batch for place in elsewhere if place.driver is not None), default=-1)
-    if whole == batch - 1 or (batch == 0 and driver is None):
-        return
-    known = max(whole, -1 if driver is None else driver.batch)
-    if known < 0:
-        raise _unknown(task, batch, "there are none: they have expired, or were deleted with their topic, or never were")
-    raise _unknown(task, batch, f"the newest micro-batch that they show as finished is {known}")
+    finished = max((place.driver.batch for place in elsewhere if place.driver is not None), default=-1)
+    if finished < batch - 1:
+        raise _unknown(task, batch, _why_behind(finished, token, driver))
+
+
+def _why_behind(finished_elsewhere: int, token: Token | None, driver: BatchToken | None) -> str:
+    """Return why no token shows that the previous micro-batch was finished."""
+    finished = max(finished_elsewhere, -1 if driver is None else driver.batch)
+    if finished < 0:
+        return (
+            "The query's groups have no offset of a finished micro-batch: it has expired, or was deleted together with its "
+            f"topic, or deliveryGuarantee was changed. {_EXPIRY}"
+        )
+    if token is not None and driver is not None and driver.batch == finished and driver.batch < token.batch:
+        # Spark has finished that micro-batch, so the driver had a newer token once, and an older one has replaced it.
+        return (
+            f"The driver's offset is that of micro-batch {finished}, but this task has written micro-batch {token.batch} since. "
+            "So a second driver on this checkpoint, or on a copy of it, has committed its offset late, or deliveryGuarantee was "
+            "at-least-once for a while. Make sure that only one driver runs. If a second driver was the cause, rewriteBatch "
+            "duplicates nothing, because tasks recognise the rows that they have written."
+        )
+    return (
+        f"The latest micro-batch that the query's offsets show as finished is {finished}. Since then, deliveryGuarantee was "
+        "at-least-once, or transactionalIdPrefix or topic was changed and the offsets under the other name have expired, or a "
+        "second driver on this checkpoint, or on a copy of it, has committed its offset late."
+    )
 
 
 def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
     return CheckpointBehindSink(
-        f"{task}: micro-batch {batch} is to be written, and micro-batch {newest} is in the topic already. The checkpoint is "
-        "older than what the query has written: it was restored, or a second driver runs on a copy of it. Choose:\n"
-        "  - Start with the newest checkpoint. No row is missing or duplicated.\n"
-        f"  - Set another transactionalIdPrefix, and rewriteBatch={batch}. Then everything after this checkpoint is written "
-        f"again. No row is missing. Rows of micro-batches {batch} to {newest} may be duplicated."
+        f"{task}: the query is about to write micro-batch {batch}, but micro-batch {newest} is in the topic already. The "
+        "checkpoint was restored from an older copy, or a second driver runs on it, or on a copy of it. This task has written "
+        "nothing. Choose:\n"
+        "  - Start the query with its latest checkpoint. No row is missing or duplicated.\n"
+        f"  - Set another transactionalIdPrefix together with rewriteBatch={batch}. Then everything after this checkpoint is "
+        f"written again. No row is missing. Rows of micro-batches {batch} to {newest} may be duplicated."
     )
 
 
 def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> WrittenElsewhere:
-    rows, where = _there(batch, elsewhere)
-    part = "all of it" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "a part of it"
+    rows, places = _rows_elsewhere(batch, elsewhere)
+    part = "all" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "a part"
     return WrittenElsewhere(
-        f"{task}: micro-batch {batch} is to be written, and {part}, {rows} rows, was written with {where}. transactionalIdPrefix "
-        "or topic was changed while this micro-batch was half written. This task has written nothing. "
-        "Choose:\n  - Start the query with the prefix and the topic that it had. Once this micro-batch is finished, stop the "
-        "query and change them. No row is missing or duplicated.\n"
+        f"{task}: the query is about to write micro-batch {batch}, but {part} of it, {rows} rows, was written with {places}. "
+        "transactionalIdPrefix or topic was changed while this micro-batch was half written. This task has written nothing. "
+        "Choose:\n  - Start the query with its old prefix and topic. Once this micro-batch is finished, stop the query and "
+        "change them. No row is missing or duplicated.\n"
         f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing, and {rows} rows are duplicated.\n"
-        f"  - skipBatch={batch}: nothing more of it is written. This choice duplicates no row, and all but those {rows} "
-        "rows are missing."
+        f"  - skipBatch={batch}: nothing more of the micro-batch is written. This choice duplicates no row, and all rows but "
+        f"those {rows} are missing."
     )
 
 
@@ -173,19 +225,19 @@ def check_elsewhere_again(
 ) -> None:
     """Check, at the driver, what the tasks have checked before they wrote.
 
-    While a group moves to its next coordinator, it may be in no broker's list. So the tasks of a first micro-batch may have
-    missed what was written under another name. When the driver looks, the group is there again.
+    A group may be in no broker's list while it moves to its next coordinator. So the tasks of a first micro-batch may have missed
+    tokens under another name. When the driver lists the groups, the move is over.
 
     Args:
         name: The group of the driver's token, for the error.
         batch: The number of the micro-batch, which is written.
         before: The driver's token.
-        elsewhere: What the query has written in other places.
-        choice: What the user chose.
+        elsewhere: The tokens under other names.
+        choice: The user's choice.
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
-        WrittenElsewhere: This one is duplicated, in part or as a whole.
+        WrittenElsewhere: Rows of this micro-batch are duplicated.
     """
     newest = max((place.newest for place in elsewhere), default=-1)
     if choice.covers(batch) or newest < batch:
@@ -194,53 +246,55 @@ def check_elsewhere_again(
         raise _behind(name, batch, newest)
     if not any(place.newest == batch for place in elsewhere):
         return
-    rows, where = _there(batch, elsewhere)
+    rows, places = _rows_elsewhere(batch, elsewhere)
     raise WrittenElsewhere(
-        f"{name}: micro-batch {batch} is written, and {rows} rows of it had been written with {where}. transactionalIdPrefix or "
-        "topic was changed while this micro-batch was half written, and the brokers did not list those groups when its tasks "
-        f"looked for them. So up to {rows} rows are duplicated. To continue with the rows that are in the topic, set "
-        f"rewriteBatch={batch} or skipBatch={batch}: nothing more is written or removed."
+        f"{name}: micro-batch {batch} is written, but {rows} rows of it had been written before, with {places}. "
+        "transactionalIdPrefix or topic was changed while this micro-batch was half written, and the brokers did not list those "
+        f"groups when its tasks looked for them. So up to {rows} rows are duplicated. To continue with the rows that are in the "
+        f"topic, set rewriteBatch={batch} or skipBatch={batch}: both write and remove nothing more."
     )
 
 
-def _there(batch: int, elsewhere: Iterable[Place]) -> tuple[int, str]:
-    """Return how many rows of a micro-batch are in other places, and which these are."""
-    there = [place for place in elsewhere if place.newest == batch]
-    rows = sum(token.written.rows for place in there for token in place.tasks.values() if token.batch == batch)
-    return rows, "; ".join(f"transactionalIdPrefix {place.prefix}, topic {listed(sorted(place.topics))}" for place in there)
+def _rows_elsewhere(batch: int, elsewhere: Iterable[Place]) -> tuple[int, str]:
+    """Return how many rows of a micro-batch were written under other names, and which names these are."""
+    places = [place for place in elsewhere if place.newest == batch]
+    rows = sum(token.written.rows for place in places for token in place.tasks.values() if token.batch == batch)
+    return rows, "; ".join(f"transactionalIdPrefix {place.prefix}, topic {listed(sorted(place.topics))}" for place in places)
+
+
+_EXPIRY = "Offsets expire after offsets.retention.minutes (7 days by default) without a micro-batch."
 
 
 def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
     return BatchUnknown(
-        f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink keeps offsets in its groups, and "
-        f"{why}. Offsets expire after offsets.retention.minutes (7 days by default) without a micro-batch. Choose:\n"
-        f"  - rewriteBatch={batch}: the rows of the micro-batch are written. None is missing. If the query was stopped in this "
-        "micro-batch, those that it had written by then are duplicated. If it was stopped while it waited for data, none is.\n"
-        f"  - skipBatch={batch}: nothing of the micro-batch is written now. No row is duplicated, and those that the query had "
-        "not written by then are missing."
+        f"{task}: the sink cannot tell whether micro-batch {batch} is in the topic already. {why} This task has written nothing. "
+        f"Choose:\n  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing. If the query was "
+        "stopped in this micro-batch, the rows that it had written by then are duplicated. If it was stopped while it waited for "
+        f"data, none are.\n  - skipBatch={batch}: nothing of the micro-batch is written now. This choice duplicates no row, and "
+        "the rows that the query had not written by then are missing."
     )
 
 
 def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice, *, begun: bool) -> None:
-    """Refuse a choice that was not made for this micro-batch: it is left from another checkpoint, or names another number.
+    """Refuse a choice that was not made for this micro-batch, such as one left over from another checkpoint.
 
     Args:
         batch: The number of the micro-batch.
         run: The run of the query.
         driver: The driver's token.
-        choice: What the user chose.
-        begun: Whether the query has written anything by now, under whatever name.
+        choice: The user's choice.
+        begun: Whether the query has written anything before, under any name.
 
     Raises:
-        SinkError: The micro-batch was not half written before this run.
+        SinkError: No earlier run has half written this micro-batch.
     """
     if not choice.covers(batch):
         return
     option = "rewriteBatch" if choice.rewrite == batch else "skipBatch"
     if driver is not None and driver.batch == batch - 1 and not may_be_a_replay(driver, run):
         raise SinkError(
-            f"{option}={batch} is set, and this run has reached micro-batch {batch} by itself: no error has named it. Remove the "
-            "option. Nothing of this micro-batch has been written or left out."
+            f"{option}={batch} is set, but this run has reached micro-batch {batch} without an error that asked for it. Nothing "
+            "of this micro-batch has been written or skipped. Remove the option."
         )
     if choice.skip == batch == 0 and not begun:
         raise SinkError(
@@ -250,21 +304,21 @@ def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice
 
 
 def check_same(task: str, batch: int, before: Written, now: Written, choice: Choice = NO_CHOICE) -> bool:
-    """Compare the rows of a replay with those that are in the topic.
+    """Compare the rows of a replay with the rows that are in the topic.
 
     Returns:
-        Whether they are the same. If not, the user has chosen what becomes of them.
+        Whether they are the same. If they are not, the user has chosen what to do with them.
 
     Raises:
-        ReplayDiffers: They are not the same.
+        ReplayDiffers: They are not the same, and the user has not chosen.
     """
     if now == before or choice.covers(batch):
         return now == before
     raise ReplayDiffers(
         f"{task}: the topic has {before.rows} rows of micro-batch {batch} from this task, which now has {now.rows} rows"
         f"{' with different content' if before.rows == now.rows else ''}. The query or its input changed while this micro-batch "
-        "was half written: its code, its number of tasks, results that differ on every run, or a range that another query has "
-        "since read (heldClaims=reread). Rows that moved from one task to another may already be duplicated. "
+        "was half written: its code or its number of tasks was changed, its results differ on every run, or another query has "
+        "read a range of it since (heldClaims=reread). Rows that moved from one task to another may already be duplicated. "
         f"{_choices(batch, before.rows, now.rows)}"
     )
 
@@ -276,43 +330,45 @@ def _choices(batch: int, before: int, now: int) -> str:
         f"  - rewriteBatch={batch}: the {now} rows are written, and the {before} rows of the earlier attempt stay. No row is "
         f"missing, and up to {min(before, now)} rows are duplicated.\n"
         f"  - skipBatch={batch}: no task writes anything more of the micro-batch. This choice duplicates no row. Up to {now} "
-        "rows of this task are missing, and so are the rows of tasks that have not written."
+        "of these rows are missing, and so are the rows of tasks that have not written."
     )
 
 
 def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
-    """Return whether this micro-batch may have been tried by an earlier run of the query. A platform may not name the run.
+    """Return whether an earlier run of the query may have begun this micro-batch.
 
     Args:
-        last: The token of the task, or the driver's.
-        run: The run of the query.
+        last: The token of the task, or of the driver.
+        run: The run of the query. Empty: the platform does not name it.
     """
     return last is None or not run or last.run != run
 
 
 def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_CHOICE) -> bool:
-    """Return whether a task may write with a kept producer, without taking the transactional id and without reading the token.
+    """Return whether a task may write with a kept producer, without taking the transactional id and reading its token.
 
-    While no other producer has taken the id, `last` is the newest transaction under it, so it is the token that the task would
-    read. If another producer has taken the id, the brokers refuse the kept one before anything becomes visible. A token of the
-    same run and of an earlier micro-batch makes the task write, whatever the driver's token says (`plan_task`). In every other
-    case the task has to look: the micro-batch may be written, or the names of the query may have changed between two runs.
+    As long as no other producer has taken the id, `last` belongs to the latest transaction under this id, so it is the token that
+    the task would read. If another producer has taken the id, the brokers refuse the kept one before anything becomes visible.
+    With a token of the same run and of an earlier micro-batch, a task writes, whatever the driver's token is (`plan_task`). In
+    all other cases the task must read first: the micro-batch may be written already, or the names of the query may have changed
+    between two runs.
 
-    A producer that has not written the micro-batch before is of no use: probably another worker has, and taken the id.
+    A producer that has not written the previous micro-batch is useless: another worker probably has, and has taken the id.
 
     Args:
-        last: What the kept producer has committed last, under the same transactional id.
+        last: The last token that the kept producer has committed, under the same transactional id.
         batch: The number of the micro-batch.
         run: The run of the query. Empty: the platform does not name it.
-        choice: What the user chose.
+        choice: The user's choice.
     """
     return last is not None and bool(run) and last.run == run and last.batch == batch - 1 and not choice.covers(batch)
 
 
 def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
-    """Return whether no task of this run can still continue with a kept producer (`may_continue`), when it is at `batch`.
+    """Return whether a kept producer is useless for this run from micro-batch `batch` on (`may_continue`).
 
-    Spark gives a task of each micro-batch to another worker, so without this each worker would keep a producer for every task.
+    Spark gives a task to another worker in each micro-batch. If such producers were not closed, each worker would soon keep a
+    producer for every task.
     """
     return last is not None and last.run == run and last.batch < batch - 1
 
@@ -320,54 +376,40 @@ def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
 def check_batch(
     batch: int, tasks: int, rows: int, before: BatchToken | None, silent: Mapping[int, Token], choice: Choice = NO_CHOICE
 ) -> None:
-    """Check, at the driver, that a replay had the tasks and the rows of the try before.
+    """Check, at the driver, that a replay had the same tasks and the same number of rows as the attempt before.
 
     Args:
         batch: The number of the micro-batch.
-        tasks: How many tasks it has.
-        rows: How many rows they have.
+        tasks: The number of its tasks.
+        rows: The number of their rows.
         before: The driver's token.
-        silent: The tokens of tasks that have no rows now: they looked at no token themselves. Tasks with higher numbers, which
-            this attempt does not have, are among them.
-        choice: What the user chose.
+        silent: The tokens of tasks that have no rows now, and so have read no token themselves. They include tasks with higher
+            numbers than this attempt has.
+        choice: The user's choice.
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
-        ReplayDiffers: An earlier attempt wrote rows in a task that there is not now, or another number of rows.
+        ReplayDiffers: An earlier attempt wrote rows in a task that has none now, or another number of rows.
     """
     if before is not None and before.batch > batch:
         raise CheckpointBehindSink(
-            f"Micro-batch {batch} was written, and micro-batch {before.batch} is in the topic already: a second driver runs on "
-            "the same checkpoint, or on a copy of it. Stop one of the two. No row is missing or duplicated."
+            f"Micro-batch {batch} is written, but micro-batch {before.batch} is in the topic already: a second driver runs on "
+            "the same checkpoint, or on a copy of it. No row is missing or duplicated. Stop one of the two drivers."
         )
     if choice.covers(batch):
         return
     strangers = sorted(number for number, token in silent.items() if token.batch == batch and token.written.rows)
     if strangers:
-        there = sum(silent[number].written.rows for number in strangers)
+        earlier = sum(silent[number].written.rows for number in strangers)
         raise ReplayDiffers(
             f"Micro-batch {batch} now has {tasks} tasks with {rows} rows, all of which are written. An earlier attempt wrote "
-            f"{there} rows in tasks that have none now ({listed(strangers, 5)}). The query, its number of tasks, or its input "
-            "(heldClaims=reread) changed while this micro-batch was half written. The only choice:\n"
-            f"  - rewriteBatch={batch} or skipBatch={batch}: the query continues with the rows that are in the topic. No row is "
-            f"missing, and up to {min(there, rows)} rows are duplicated."
+            f"{earlier} rows in tasks that have none now ({listed(strangers, 5)}). The query, its number of tasks, or its input "
+            "(heldClaims=reread) changed while this micro-batch was half written. No row is missing, and up to "
+            f"{min(earlier, rows)} rows are duplicated. To continue with the rows that are in the topic, set "
+            f"rewriteBatch={batch} or skipBatch={batch}: both do the same here."
         )
     if before is not None and before.batch == batch and before.rows != rows:
         raise ReplayDiffers(
-            f"Micro-batch {batch} has {rows} rows now, and an earlier attempt had written all of it with {before.rows}. So its "
-            f"results are different each time. {_choices(batch, before.rows, rows)}"
+            f"Micro-batch {batch} has {rows} rows now, but an earlier attempt had written all of it with {before.rows} rows. So "
+            f"its results differ on every run. {_choices(batch, before.rows, rows)}"
         )
-
-
-def after_batch(query: str, batch: int, tasks: int, rows: int, run: str, wrote: Collection[int]) -> BatchToken:
-    """Return the driver's token once all tasks of a micro-batch have written.
-
-    Args:
-        query: The query's id.
-        batch: The number of the micro-batch.
-        tasks: How many tasks it has.
-        rows: How many rows they have.
-        run: The run of the query.
-        wrote: The numbers of the tasks that have a token of this micro-batch.
-    """
-    return BatchToken(query, batch, tasks, rows, run, frozenset(wrote))

@@ -1,4 +1,4 @@
-"""How a query writes: the finished settings that travel from the driver to the tasks."""
+"""The settings with which a query writes. A module of its own, so that processes that only unpickle them import no client."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from spark_groupsource.sink.rules import NO_CHOICE, Choice
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """How to write. It is pickled with the writer, and its repr shows no client setting.
+    """How to write. The settings are pickled with the writer, and their repr shows no setting of a client.
 
     Args:
         producer: All settings of a task's producer in librdkafka's names, secrets included.
-        requests: Those of the client that reads and commits offsets.
+        requests: The settings of the client that reads and commits offsets.
         topic: The topic of every row. `None`: the column `topic` names it.
         exactly_once: Whether tasks write in transactions.
         prefix: The option `transactionalIdPrefix`.
         choice: The options `rewriteBatch` and `skipBatch`.
         longest_transaction_ms: The `transaction.timeout.ms` of a task that has outlasted the default. `None`: the user has set
-        it.
+            that timeout.
     """
 
     producer: Mapping[str, str] = field(repr=False)
@@ -34,11 +34,11 @@ class SinkSettings:
     longest_transaction_ms: int | None = None
 
     def for_query(self, query: str) -> SinkSettings:
-        """Return these settings, with clients that brokers know by the query's id."""
+        """Return these settings with the query's id in the client ids."""
         return replace(self, producer=named(self.producer, query), requests=named(self.requests, query))
 
     def names(self, query: str) -> Names:
-        """Return the names that a query has in Kafka.
+        """Return the names of a query in Kafka.
 
         Args:
             query: Its id.

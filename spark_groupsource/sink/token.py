@@ -1,59 +1,70 @@
-"""The token: what a task of the sink commits beside its rows, in the same transaction.
+"""The tokens and marks of the sink: the metadata of the offsets that it commits. Pure.
 
-It is a committed offset of a consumer group that has no members, on partition 0 of a topic that the task wrote to. The offset is
-the number of the micro-batch that comes next; the metadata says what was written:
+A task of the sink commits a token in the same transaction as its rows. The token is the offset of a consumer group that has no
+members, on partition 0 of each topic that the task wrote to. The offset is the number of the next micro-batch, and its metadata
+describes the rows:
 
     {"v":4,"q":…,"rows":…,"sum":…,"run":…}
 
-The driver keeps one of its own, in another group, when Spark has all of a micro-batch:
+Once all tasks of a micro-batch have written, the driver commits a token as well, in a group of its own:
 
     {"v":4,"q":…,"tasks":…,"rows":…,"wrote":[[from,to],…],"run":…}
 
-`wrote` are the numbers of the tasks that have a token of this micro-batch, as ranges with exclusive ends; `null` if there is no
-room for them.
+`wrote` has the numbers of the tasks that have a token of this micro-batch, as ranges with exclusive ends. It is `null` if there
+is no room for them.
 
-And a task leaves a mark before its first transaction in a run, outside of any transaction: it may have an open one from now on.
+Before its first transaction in a run, a task commits a mark, outside of any transaction: from now on it may have one open.
 
     {"v":4,"q":…,"run":…,"open":{"at":…,"host":…,"pid":…}}
 
-`q` is the query's id, `run` its run, `at` in seconds since 1970. `open` is `null` once somebody has ended what the task had open.
+`q` is the query's id, `run` is its run, and `at` is a time in seconds since 1970. `open` becomes `null` when the task's
+transaction has been ended for it.
 
-Any client can write a commit. So a text that is not exactly this is refused, and nothing in it is trusted beyond its numbers.
+Any client can commit to any group. So metadata of any other form is refused.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from spark_groupsource.errors import TokenUnreadable
+from spark_groupsource.sink.names import is_query
 from spark_groupsource.version import another_version
+
+T = TypeVar("T")
 
 # Not 1: see docs/design.md.
 VERSION = 4
-"""The only format so far that a release has written. Later versions read it permanently."""
+"""The only format that a release has written so far. All later versions will read it."""
 _MOST_BYTES = 4000
 _MOST_BYTES_OF_RANGES = 3000
 _MOST = 2**63 - 1
 _MOST_TASKS = 1_000_000
 _LAST_SECOND = 253_402_300_799
-"""The end of the year 9999: no later time can be shown."""
-_RUN = re.compile(r"[0-9a-f-]{0,36}")
-_HOST = re.compile(r"[A-Za-z0-9._:%-]{0,255}")
+"""The end of the year 9999. Later times cannot be shown."""
+_RUN = r"[0-9a-f-]{0,36}"
+_HOST = r"[A-Za-z0-9._:%-]{0,255}"
+_CHECKSUM = r"[0-9a-f]{16}"
+
+Kind = Literal["token", "mark"]
+
+_KINDS: tuple[tuple[set[str], Kind], ...] = (({"rows", "sum"}, "token"), ({"tasks", "rows"}, "token"), ({"open"}, "mark"))
+"""The fields that identify a task's token, the driver's token, and a mark. All three also have `v` and `run`."""
 
 
 class Written(NamedTuple):
-    """What a task wrote of a micro-batch."""
+    """The rows that a task wrote in a micro-batch."""
 
     rows: int
     checksum: int
-    """A checksum of the rows, as 64 bits, whatever their order (checksum.py)."""
+    """A checksum of 64 bits that does not depend on the order of the rows (checksum.py)."""
 
 
 class Token(NamedTuple):
-    """What one task of the sink wrote last."""
+    """The micro-batch that a task of the sink wrote last."""
 
     query: str
     """The query's id."""
@@ -74,17 +85,17 @@ class Token(NamedTuple):
 
 
 class BatchToken(NamedTuple):
-    """What the driver knows of the newest micro-batch that all tasks have written."""
+    """The driver's token: the latest micro-batch that all tasks have written."""
 
     query: str
     """The query's id."""
     batch: int
     tasks: int
-    """How many tasks wrote it."""
+    """The number of its tasks."""
     rows: int
     run: str
     wrote: frozenset[int] | None = None
-    """The tasks that have a token of this micro-batch. `None`: that is not known."""
+    """The tasks that have a token of this micro-batch. `None`: not known."""
 
     @property
     def offset(self) -> int:
@@ -101,25 +112,25 @@ class BatchToken(NamedTuple):
 
 
 class Opener(NamedTuple):
-    """Who may have a transaction open."""
+    """The process that may have a transaction open."""
 
     at: int
-    """Since when, in seconds since 1970 by that host's clock. It is shown to people, and no rule looks at it."""
+    """When it left the mark, in seconds since 1970 by the clock of its host. People see this time, and no rule uses it."""
     host: str
     pid: int
 
 
 class Mark(NamedTuple):
-    """That a task may have a transaction open."""
+    """The note of a task that it may have a transaction open."""
 
     query: str
     run: str
     open: Opener | None
-    """`None`: it has none any more."""
+    """`None`: the transaction has been ended."""
 
     @property
     def offset(self) -> int:
-        """The offset to commit. It says nothing."""
+        """The offset to commit. It has no meaning."""
         return 1
 
     def metadata(self) -> str:
@@ -129,53 +140,87 @@ class Mark(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """An offset of a group, with its metadata, as a broker returns it."""
+    """A committed offset of a group with its metadata, as a broker returns it."""
 
     offset: int
     metadata: str
 
 
 def newest_token(commits: Iterable[Committed], group: str, query: str) -> Token | None:
-    """Return what a task has written last: a query may write to several topics, and each may carry a token.
+    """Return the latest token of a task. A query may write to several topics, and each of them may have a token.
 
     Raises:
-        TokenUnreadable: Another client, or another version of this package, wrote into the group.
+        TokenUnreadable: Another client, or another version of this package, has committed to the group.
     """
-    return max((_token(commit, group, query) for commit in commits), key=lambda token: token.batch, default=None)
+    tokens = (_parsed(_token, commit, group, query) for commit in commits)
+    return max(tokens, key=lambda token: token.batch, default=None)
 
 
 def newest_batch_token(commits: Iterable[Committed], group: str, query: str) -> BatchToken | None:
-    """Return the driver's newest token.
+    """Return the latest token of the driver.
 
     Raises:
-        TokenUnreadable: Another client, or another version of this package, wrote into the group.
+        TokenUnreadable: Another client, or another version of this package, has committed to the group.
     """
-    return max((_batch_token(commit, group, query) for commit in commits), key=lambda token: token.batch, default=None)
+    tokens = (_parsed(_batch_token, commit, group, query) for commit in commits)
+    return max(tokens, key=lambda token: token.batch, default=None)
 
 
 def mark_in(commits: Iterable[Committed], group: str, query: str) -> Mark | None:
-    """Return the mark of a task. If several topics carry one, that of a transaction that may be open counts.
+    """Return the mark of a task. If several topics have one, a mark of a transaction that may be open is preferred.
 
     Raises:
-        TokenUnreadable: Another client, or another version of this package, wrote into the group.
+        TokenUnreadable: Another client, or another version of this package, has committed to the group.
     """
-    marks = [_mark(commit, group, query) for commit in commits]
+    marks = [_parsed(_mark, commit, group, query) for commit in commits]
     return next((mark for mark in marks if mark.open is not None), marks[0] if marks else None)
+
+
+def kind_of(metadata: str | None) -> Kind | None:
+    """Classify commit metadata of any group: a token, a mark, or neither. Tokens and marks of other formats count as well."""
+    fields = _object(metadata)
+    if type(fields.get("v")) is not int or not isinstance(fields.get("run"), str):
+        return None
+    return next((kind for names, kind in _KINDS if names <= fields.keys()), None)
+
+
+def own_mark(metadata: str | None) -> Mark | None:
+    """Read a mark in any group, for people to see. Returns `None` if anything in it is not as the sink writes it.
+
+    The query's id in it may be forged, so no rule may rely on this mark.
+    """
+    query = _object(metadata).get("q")
+    if not isinstance(query, str) or not is_query(query):
+        return None
+    try:
+        return mark_in([Committed(1, metadata or "")], "", query)
+    except TokenUnreadable:
+        return None
+
+
+def _parsed(parse: Callable[[Committed, str, str], T], commit: Committed, group: str, query: str) -> T:
+    try:
+        return parse(commit, group, query)
+    except ValueError:
+        raise TokenUnreadable(
+            f"The offset {commit.offset} of group {group} has metadata that the sink did not write. The sink records in this "
+            "group which micro-batch it has written, so no other client may commit to it, or reset its offsets. The query ends, "
+            "because it can no longer tell what is in the topic. Find the client that committed there, and stop it. Choose "
+            "another transactionalIdPrefix. If the query then ends with BatchUnknown, choose between rewriteBatch and skipBatch "
+            "(docs/sink.md)."
+        ) from None
 
 
 def _token(commit: Committed, group: str, query: str) -> Token:
     fields = _fields(commit, group, query, {"rows", "sum"})
-    checksum = fields["sum"]
-    if not isinstance(checksum, str) or not re.fullmatch(r"[0-9a-f]{16}", checksum):
-        raise _unreadable(commit, group)
-    return Token(query, commit.offset - 1, Written(_count(fields["rows"], commit, group), int(checksum, 16)), fields["run"])
+    written = Written(_count(fields["rows"]), int(_matching(_CHECKSUM, fields["sum"]), 16))
+    return Token(query, commit.offset - 1, written, fields["run"])
 
 
 def _batch_token(commit: Committed, group: str, query: str) -> BatchToken:
     fields = _fields(commit, group, query, {"tasks", "rows", "wrote"})
-    tasks, rows = (_count(fields[name], commit, group) for name in ("tasks", "rows"))
-    wrote = None if fields["wrote"] is None else _numbers(fields["wrote"], commit, group)
-    return BatchToken(query, commit.offset - 1, tasks, rows, fields["run"], wrote)
+    wrote = None if fields["wrote"] is None else _numbers(fields["wrote"])
+    return BatchToken(query, commit.offset - 1, _count(fields["tasks"]), _count(fields["rows"]), fields["run"], wrote)
 
 
 def _mark(commit: Committed, group: str, query: str) -> Mark:
@@ -184,26 +229,64 @@ def _mark(commit: Committed, group: str, query: str) -> Mark:
     if opener is None:
         return Mark(query, fields["run"], None)
     if not isinstance(opener, dict) or opener.keys() != set(Opener._fields):
-        raise _unreadable(commit, group)
-    if not isinstance(opener["host"], str) or not _HOST.fullmatch(opener["host"]):
-        raise _unreadable(commit, group)
-    at, pid = (_count(opener[name], commit, group) for name in ("at", "pid"))
-    if at > _LAST_SECOND:
-        raise _unreadable(commit, group)
-    return Mark(query, fields["run"], Opener(at, opener["host"], pid))
+        raise ValueError
+    at = _count(opener["at"], _LAST_SECOND)
+    return Mark(query, fields["run"], Opener(at, _matching(_HOST, opener["host"]), _count(opener["pid"])))
 
 
-def _numbers(ranges: object, commit: Committed, group: str) -> frozenset[int]:
-    """Read `wrote`. Who writes the metadata may claim many tasks in few bytes: not more than Spark has."""
+def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[str, Any]:
+    """Return the fields of metadata that has exactly these, and `v`, `q` and `run`.
+
+    Raises:
+        ValueError: The metadata is not the sink's.
+        TokenUnreadable: It is of another format.
+    """
+    if commit.offset < 1 or len(commit.metadata) > _MOST_BYTES:
+        raise ValueError
+    fields = _object(commit.metadata)
+    if type(fields.get("v")) is not int:
+        raise ValueError
+    if fields["v"] > 0 and fields["v"] != VERSION:
+        raise TokenUnreadable(another_version(f"The offset of group {group}", fields["v"], VERSION))
+    # The group's name has the query's id, too. A token that somebody has copied to the group of another query is refused here.
+    if fields.keys() != names | {"v", "q", "run"} or fields["v"] != VERSION or fields["q"] != query:
+        raise ValueError
+    _matching(_RUN, fields["run"])
+    return fields
+
+
+def _object(metadata: str | None) -> dict[str, Any]:
+    """Return the fields of metadata that is a JSON object; no fields if it is anything else."""
+    try:
+        fields = json.loads(metadata or "")
+    except (ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _count(value: object, most: int = _MOST) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError
+    return value
+
+
+def _matching(pattern: str, value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError
+    return value
+
+
+def _numbers(ranges: object) -> frozenset[int]:
+    """Read `wrote`. A few bytes from another client could name billions of tasks, so more than Spark can have are refused."""
     if not isinstance(ranges, list):
-        raise _unreadable(commit, group)
+        raise ValueError
     numbers: set[int] = set()
     for bounds in ranges:
         if not isinstance(bounds, list) or len(bounds) != 2:
-            raise _unreadable(commit, group)
-        begin, end = (_count(bound, commit, group) for bound in bounds)
+            raise ValueError
+        begin, end = map(_count, bounds)
         if end - begin > _MOST_TASKS - len(numbers):
-            raise _unreadable(commit, group)
+            raise ValueError
         numbers.update(range(begin, end))
     return frozenset(numbers)
 
@@ -216,40 +299,6 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
         else:
             ranges.append([number, number + 1])
     return ranges
-
-
-def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[str, Any]:
-    if commit.offset < 1 or len(commit.metadata) > _MOST_BYTES:
-        raise _unreadable(commit, group)
-    try:
-        fields = json.loads(commit.metadata)
-    except (ValueError, RecursionError):
-        raise _unreadable(commit, group) from None
-    if not isinstance(fields, dict) or type(fields.get("v")) is not int:
-        raise _unreadable(commit, group)
-    if fields["v"] > 0 and fields["v"] != VERSION:
-        raise TokenUnreadable(another_version(f"The offset of group {group}", fields["v"], VERSION))
-    if fields.keys() != names | {"v", "q", "run"} or fields["v"] != VERSION:
-        raise _unreadable(commit, group)
-    # A group's name has the query's id already. It stands here, too, so that a token that was copied by hand is no token.
-    if fields["q"] != query or not isinstance(fields["run"], str) or not _RUN.fullmatch(fields["run"]):
-        raise _unreadable(commit, group)
-    return fields
-
-
-def _count(value: object, commit: Committed, group: str) -> int:
-    if type(value) is not int or not 0 <= value <= _MOST:
-        raise _unreadable(commit, group)
-    return value
-
-
-def _unreadable(commit: Committed, group: str) -> TokenUnreadable:
-    return TokenUnreadable(
-        f"Group {group} holds the offset {commit.offset} with metadata that the sink did not write. The sink keeps there what it "
-        "has written, so no other client may commit to this group: find out which one does. If it was a reset of offsets, "
-        "the query cannot know what it has written. Choose another transactionalIdPrefix; the query then says which of its "
-        "choices there are (docs/sink.md)."
-    )
 
 
 def _text(fields: dict[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""How a task writes its rows: at least once, or each row once."""
+"""Writes the rows of a task: at least once, or exactly once in a transaction."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
 from spark_groupsource.sink.failures import PURGED, failure, undelivered
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.output_topic import refuse_missing
-from spark_groupsource.sink.producers import make_producer
-from spark_groupsource.sink.remembered import Remembered
+from spark_groupsource.sink.pure_producer import make_producer
 from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, is_overtaken, may_be_a_replay, may_continue, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
-from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.sink.token_store import TokenStore
 from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
 
 PARTITIONS_KNOWN_S = 30.0
-"""How long a task of the sink writes its rows again since a broker does not know a partition that another one has named. Brokers
-learn of added partitions within seconds; one that is cut off is replaced after its session (9 s)."""
+"""How long a task writes its rows again because a broker does not know a partition that another broker has named. Brokers learn
+of added partitions within seconds, and a broker that is cut off is replaced after its session (9 s)."""
 
 REFUSAL_S = 1.0
-"""How long a task whose transaction has failed waits for the report of a row that was refused."""
+"""How long a task whose transaction has failed waits for the report of a refused row."""
 
 COORDINATOR_BELIEVED_S = 1.0
-"""How long before its token is read a task may have looked for the coordinator. A broker that is cut off is replaced after its
+"""How old the answer about the coordinator may be when a task reads its token. A broker that is cut off is replaced after its
 session (9 s)."""
 
 PARTITIONS_KNOWN_INTERVAL_S = 0.5
-"""Between two of these tries."""
+"""The pause between two of these attempts."""
 
 
 class Attempt(NamedTuple):
-    """Which task this is, as Spark's TaskContext says it."""
+    """The identity of a task attempt, from Spark's TaskContext."""
 
     batch: int
     """The number of the micro-batch."""
@@ -59,78 +58,124 @@ class Attempt(NamedTuple):
     query: str
     """The query's id."""
     number: int = 0
-    """Which attempt of the task this is, from 0 on."""
+    """The number of the attempt, from 0 on."""
 
 
 class _NotKnownYet(Exception):
-    """A broker does not know a partition that another one has named: usually it was just added. The text is for the user."""
+    """A broker does not know a partition that another broker has named, usually because it was just added.
+
+    The text is for the user.
+    """
 
 
 class _KeptFailed(Exception):
-    """A kept producer has failed, and nothing of the task is visible. A new producer can write it from its first row on."""
+    """A kept producer has failed, and no row of the task is visible. A new producer can write all of its rows."""
 
 
 class Report(NamedTuple):
-    """What a task did."""
+    """The result of a task that has written."""
 
     written: int = 0
-    """Rows."""
+    """The rows that it wrote."""
     skipped: int = 0
-    """Rows that were in the topic already."""
+    """The rows that were in the topic already."""
     left: int = 0
-    """Rows that are not written because the user chose so (`skipBatch`)."""
+    """The rows that it did not write because of the user's choice (`skipBatch`)."""
     topics: tuple[str, ...] = ()
     commit_s: float = 0.0
-    """How long the end of the transaction took, or the wait for the last rows."""
+    """How long the commit of the transaction took. With at-least-once: how long the last rows took."""
+
+
+class RememberedRows:
+    """The rows of a task, which Spark gives only once, but which the task may have to write again from the first one.
+
+    For example, the first rows show that partitions were added just before the task, or that a kept producer has lost its
+    transactional id. Only a limited number of bytes is remembered.
+    """
+
+    def __init__(self, rows: Iterator[pa.RecordBatch], most_bytes: int) -> None:
+        """Begin with nothing remembered."""
+        self._rows = rows
+        self._left = most_bytes
+        self._kept: list[pa.RecordBatch] | None = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows that were given so far are remembered, so that they can be given again."""
+        return self._kept is not None
+
+    def from_the_first(self, before_forgetting: Callable[[], None] = lambda: None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows. Iterators from earlier calls must not be used any more.
+
+        Args:
+            before_forgetting: Called when the rows become too many. If it raises an error, they are still remembered.
+        """
+        yield from tuple(self._kept or ())
+        while (batch := self._next()) is not None:
+            if self._kept is not None:
+                self._kept.append(batch)
+                self._left -= batch.nbytes
+                if self._left < 0:
+                    before_forgetting()
+                    self._kept = None
+            yield batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return next(self._rows, None)
+        except BaseException:
+            # The input was cut off. If it were iterated again, it would end without an error, as if these were all rows.
+            self._kept = None
+            raise
 
 
 def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Report:
-    """Write the rows of one task in a transaction, unless an earlier attempt of the task has written them.
+    """Write the rows of a task in a transaction, unless an earlier attempt of the task has written them.
 
     Args:
         settings: How the query writes.
         names: The query's names.
-        attempt: Which task this is.
-        batches: Its rows. The iterator must raise an error unless it has seen the end of them: what was cut off must not be
-            committed as if it were all.
+        attempt: The task attempt.
+        batches: Its rows. The iterator must raise an error if the input was cut off before its end. Otherwise a part of the rows
+            would be committed as if it were all of them.
 
     Raises:
         CheckpointBehindSink, WrittenElsewhere, BatchUnknown, ReplayDiffers, TokenUnreadable: See rules.py.
         WriterFenced: Another attempt of the task has begun.
-        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Readers of committed records see none of the task's.
+        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. `read_committed` consumers see no row of the task.
     """
     first, rows = _begun(batches, settings.topic)
     if first is None:
-        # Nothing is written, so nothing needs to be known: a replay finds nothing to write, either.
+        # A task without rows needs no token, because a replay has nothing to write, either.
         return Report()
     client = _client(settings, outlasts=attempt.number > 0 or names.driver in _OUTLASTING)
     remembered = _remembered(settings, rows)
     may_be_kept = True
-    # Its time begins with the first such failure: before that, Spark may have taken longer to give the rows.
+    # It begins with the first such failure, because Spark may have taken longer than that to give the rows.
     deadline: Deadline | None = None
     while True:
         try:
             return _write_as(client, settings, names, attempt, topics_of(first), remembered, may_be_kept=may_be_kept)
         except _KeptFailed as failed:
-            log.info("a new producer writes the task: %s", failed)
+            log.info("the kept producer has failed, so a new one writes the task: %s", failed)
             may_be_kept = False
         except OptionError:
             if client is settings.producer:
                 raise
-            # The brokers allow less than they do by default. No row has been read yet.
+            # These brokers allow less than the default, so use the shorter timeout. No row has been written yet.
             client = settings.producer
         except _NotKnownYet as error:
-            # The failed transaction is aborted, so the rows may be written again. librdkafka asks once: it takes the answer for
-            # final when the coordinator refuses other partitions along with the one that it does not know (AddPartitionsToTxn).
+            # The failed transaction is aborted, so the rows may be written again. librdkafka does not ask a second time when the
+            # coordinator refuses other partitions along with one that it does not know (AddPartitionsToTxn).
             deadline = deadline or Deadline(PARTITIONS_KNOWN_S)
             if not remembered.whole or deadline.over:
                 raise TopicNotFound(str(error)) from None
             deadline.pause_after(error, PARTITIONS_KNOWN_INTERVAL_S)
 
 
-def _remembered(settings: SinkSettings, rows: Iterator[pa.RecordBatch]) -> Remembered:
-    # Half of kafka.buffer.memory: the producer keeps up to twice as much as that.
-    return Remembered(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
+def _remembered(settings: SinkSettings, rows: Iterator[pa.RecordBatch]) -> RememberedRows:
+    # Half of kafka.buffer.memory, because the producer itself may keep twice as much as kafka.buffer.memory.
+    return RememberedRows(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
 
 
 def _write_as(
@@ -139,7 +184,7 @@ def _write_as(
     names: Names,
     attempt: Attempt,
     topics: Collection[str],
-    remembered: Remembered,
+    remembered: RememberedRows,
     *,
     may_be_kept: bool,
 ) -> Report:
@@ -152,11 +197,11 @@ def _write_as(
         clients.close(kept)
         kept = None
     producer = kept or clients.add(make_producer(client, settings.topic))
-    writer = _Writer(settings, client, attempt, name, producer, is_kept=kept is not None)
-    tokens = Tokens(settings.requests, names, settings.topic)
+    writer = _TaskWriter(settings, client, attempt, name, producer, is_kept=kept is not None)
+    tokens = TokenStore(settings.requests, names, settings.topic)
 
     def close() -> None:
-        # Without the name of the run, nobody may continue with it.
+        # If the run is not known, no later task may continue with this producer.
         if writer.close() and attempt.run:
             clients.keep(key, producer)
         else:
@@ -179,8 +224,9 @@ def _write_as(
             if open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
     except SystemExit:
-        # The signal may have come while `close` began: when a JVM dies, the end of the rows and Spark's signal come together. The
-        # transaction would stay open, and readers would wait for its timeout. No second signal interrupts (`ended_by_signals`).
+        # When a JVM dies, the rows are cut off and Spark sends a signal at nearly the same time. So the signal may have
+        # interrupted `close`, and the transaction would stay open, and `read_committed` consumers would wait until it times out.
+        # A second signal cannot interrupt this call (`ended_by_signals`).
         close()
         raise
 
@@ -190,7 +236,7 @@ def _with_batch_size(client: Mapping[str, str], settings: SinkSettings, topics: 
 
 
 def _key(client: Mapping[str, str], settings: SinkSettings) -> Hashable:
-    """Return what a kept producer must have in common with a new one. The transactional id is one of the settings."""
+    """Return the properties that a kept producer must share with a new one. The transactional id is one of the settings."""
     return "producer", digest(client), settings.topic
 
 
@@ -208,8 +254,8 @@ def _kept_producer(clients: ClientPool, key: Hashable, attempt: Attempt | None =
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
     """Return the settings of a task's producer.
 
-    Readers wait for a transaction that nobody ends, until it times out. So that time is short by default, and a task that has
-    outlasted it once gets as much as brokers allow.
+    If a crash leaves a transaction open, `read_committed` consumers wait until it times out. So the timeout is short by default,
+    and a task that has outlasted it once gets the longest one that brokers allow by default.
     """
     if outlasts and settings.longest_transaction_ms is not None:
         return {**settings.producer, "transaction.timeout.ms": str(settings.longest_transaction_ms)}
@@ -217,14 +263,14 @@ def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
 
 
 _OUTLASTING: set[str] = set()
-"""Queries of which a transaction took more than half of the default time in this process."""
+"""Queries that had a transaction in this process which took more than half of the default timeout."""
 
 
 def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Report:
-    """Write the rows of one task, and wait until they are delivered.
+    """Write the rows of a task, and wait until they are delivered.
 
     Raises:
-        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Others may have been.
+        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Other rows may be in the topic.
     """
     first, rows = _begun(batches, settings.topic)
     if first is None:
@@ -233,12 +279,12 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
     try:
         return _delivered(settings, topics_of(first), remembered, may_be_kept=True)
     except _KeptFailed as failed:
-        # What it knows of the topic may be old. Rows that it has delivered are duplicated.
-        log.info("a new producer writes the task: %s", failed)
+        # The metadata of a kept producer may be old. Rows that it has delivered are duplicated, as at-least-once allows.
+        log.info("the kept producer has failed, so a new one writes the task: %s", failed)
         return _delivered(settings, topics_of(first), remembered, may_be_kept=False)
 
 
-def _delivered(settings: SinkSettings, topics: Collection[str], remembered: Remembered, *, may_be_kept: bool) -> Report:
+def _delivered(settings: SinkSettings, topics: Collection[str], remembered: RememberedRows, *, may_be_kept: bool) -> Report:
     clients = pool()
     client = _with_batch_size(settings.producer, settings, topics)
     key = _key(client, settings)
@@ -248,8 +294,8 @@ def _delivered(settings: SinkSettings, topics: Collection[str], remembered: Reme
     try:
         if kept is None:
             _connect(producer, settings)
-        for each in remembered.from_the_first():
-            producer.write(each)
+        for batch in remembered.from_the_first():
+            producer.write(batch)
         began = time.monotonic()
         producer.flush()
         done = True
@@ -265,7 +311,7 @@ def _delivered(settings: SinkSettings, topics: Collection[str], remembered: Reme
 
 
 def _connect(producer: Producer, settings: SinkSettings) -> bool:
-    """Wait for a connection to a broker. Return whether there is one.
+    """Wait for a connection to a broker, and return whether there is one.
 
     Raises:
         BrokerUnavailable: No broker answers at the address that it advertises.
@@ -282,14 +328,14 @@ def _connect(producer: Producer, settings: SinkSettings) -> bool:
 
 
 def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """Return the first record batch that has rows, `None` if none has, and all of them, the first one included."""
+    """Return the first record batch with rows, or `None` if there is none, and an iterator over all record batches with rows."""
     rows = (rows_of(batch, topic) for batch in batches if batch.num_rows)
     first = next(rows, None)
     return first, rows if first is None else itertools.chain([first], rows)
 
 
-class _Writer:
-    """One attempt of one task."""
+class _TaskWriter:
+    """Writes one attempt of a task exactly once."""
 
     def __init__(
         self,
@@ -307,68 +353,68 @@ class _Writer:
         self._id = name
         self._producer = producer
         self.relies_on_its_last = is_kept
-        """Whether the producer is a kept one, and no broker has confirmed in this transaction that it still has its id."""
+        """Whether the producer is a kept one, and no broker has confirmed in this transaction that it still owns its id."""
         self._open = False
         self._committed = False
         self._began: float | None = None
         self._refusals = 0
         self.doing = f"beginning to write as {name}"
 
-    def write(self, tokens: Tokens, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
-        """Write what is not written yet. `topics` are those of the first rows."""
+    def write(self, tokens: TokenStore, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
+        """Write the rows, unless they are in the topic already. `topics` are the topics of the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
         if self.relies_on_its_last:
-            # Steps 1 to 3 below are not needed (`may_continue`): unless the id is still this producer's, the brokers refuse its
-            # first row.
-            self._mark(tokens, topics)
-            return self._written(rows, None)
+            # Steps 1 to 3 are not needed (`may_continue`): if another producer has the id, the brokers refuse the first row.
+            self._commit_mark(tokens, topics)
+            return self._write_transaction(rows, None)
         if _connect(self._producer, self._settings):
-            # The clients of 2 find their coordinators meanwhile. Without a broker each would try to connect 70 times a second.
+            # The clients of step 2 find their coordinators during step 1. Without a broker, each of them would try to connect 70
+            # times a second.
             tokens.connect(task, run)
-        # 1. Take the id. That fences every earlier attempt of the task, and ends its transaction: it can commit nothing any more.
+        # 1. Take the id. This fences every earlier attempt of the task, and ends its transaction, so it can commit nothing more.
         began = time.monotonic()
         self._retried(self._producer.init_transactions, INIT_TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
-            # The coordinators may have moved meanwhile, and one that is cut off does not know what an earlier attempt committed.
+            # The coordinators may have moved during step 1. A former coordinator that is cut off would return an old token.
             tokens.close(wait=False)
-        # 2. Read the token, and never before 1: an earlier attempt that is still alive could then commit its rows and its token
-        #    after this one has read that there is none. This one would write the same rows again, and consumers would see them
-        #    twice.
-        token = tokens.of_task(task, topics)
+        # 2. Read the token, and never before step 1. Otherwise an earlier attempt could commit its rows and its token after this
+        #    attempt has found no token, and the rows would be written twice.
+        token = tokens.read_task(task, topics)
         driver, elsewhere, choice = None, None, self._settings.choice
         if may_be_a_replay(token, run) or choice.covers(batch):
-            driver = tokens.of_driver()
-            # In the first micro-batch of a run only: names do not change while a query runs.
-            elsewhere = tokens.elsewhere(topics) if may_be_a_replay(driver, run) else None
+            driver = tokens.read_driver()
+            # Only in the first micro-batch of a run, because names do not change while a query runs.
+            elsewhere = tokens.list_elsewhere(topics) if may_be_a_replay(driver, run) else None
         if choice.covers(batch):
-            begun = token is not None or driver is not None or elsewhere or tokens.marks(range(tokens.reach()))
+            begun = token is not None or driver is not None or elsewhere or tokens.read_marks(range(tokens.read_reach()))
             check_choice(batch, run, driver, choice, begun=bool(begun))
         # 3. Decide.
         try:
             plan = plan_task(self._id, task, batch, token, driver, choice, elsewhere)
         except (BatchUnknown, WrittenElsewhere) as unknown:
-            raise type(unknown)(f"{unknown}\nThis task has {self._counted(rows).rows} rows of it now.") from None
+            raise type(unknown)(f"{unknown}\nThis task has {self._count(rows).rows} rows of it now.") from None
         if not plan.write:
-            return self._left(plan.before, self._counted(rows))
-        # 4. Leave a mark, and only then begin. Without one nobody would find the transaction of a process that dies, if the next
-        #    run has fewer tasks. Readers of committed records would wait until it times out.
-        self._mark(tokens, topics)
+            return self._report_unwritten(plan.before, self._count(rows))
+        # 4. Leave a mark before the transaction begins. If this process dies and the next run has fewer tasks, only the mark
+        #    tells its driver to end the transaction. Otherwise `read_committed` consumers would wait until it times out.
+        self._commit_mark(tokens, topics)
         # 5. Write the rows and the token.
-        return self._written(rows, plan.before)
+        return self._write_transaction(rows, plan.before)
 
     @property
     def open_s(self) -> float:
-        """For how many seconds its transaction has been open by now; 0 if it never was."""
+        """How many seconds ago the transaction was begun; 0 if it was not begun."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
     def failed(self, error: KafkaError) -> GroupKafkaError | _NotKnownYet:
-        """Return why a step of the transaction failed."""
+        """Return the error of this package for a step of the transaction that has failed."""
         found = self._explained(failure(error, self.doing, self._producer.errors))
         return _NotKnownYet(str(found)) if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else found
 
     def undelivered(self, first: Undelivered) -> GroupKafkaError | _NotKnownYet:
-        """Return why a row was not delivered. If the transaction has failed, its rows are purged, and it knows why."""
+        """Return the error of this package for a row that was not delivered."""
         if first.error.code() in PURGED:
+            # The transaction has failed before, and its rows were dropped. Another step of it returns the reason.
             try:
                 self._producer.send_offset(self._id, first.topic, self._attempt.batch, "", ABORT_S)
             except KafkaException as failed:
@@ -376,24 +422,25 @@ class _Writer:
         return self._explained(undelivered(first, self._producer.errors))
 
     def _explained(self, error: GroupKafkaError) -> GroupKafkaError:
-        """Return the error, or another one if the transaction has failed because it took too long."""
+        """Return the error, or a better one if the transaction has failed because it took too long."""
         timeout_ms = int(self._client["transaction.timeout.ms"])
         if not isinstance(error, WriterFenced) or self.open_s * 1000 < timeout_ms:
             return error
         return WriterFenced(
             f"{self.doing}: the task wrote for {self.open_s:.0f} s, and its transaction may take {timeout_ms / 1000:g} s "
-            "(kafka.transaction.timeout.ms). So its coordinator has aborted it, and no reader of committed records sees a row of "
-            "it. Set kafka.transaction.timeout.ms higher; brokers allow up to transaction.max.timeout.ms, 900000 by default. Or "
-            "make the micro-batches smaller, as with maxOffsetsPerTrigger."
+            "(kafka.transaction.timeout.ms). So the brokers have aborted it, and `read_committed` consumers see none of its "
+            "rows. Raise kafka.transaction.timeout.ms, up to the brokers' transaction.max.timeout.ms (900000 by default), or "
+            "make the micro-batches smaller, for example with maxOffsetsPerTrigger."
         )
 
     def prove(self, topics: Collection[str]) -> None:
-        """Have the coordinator confirm that a kept producer still has its id, before rows are let go that a new one needs.
+        """Have the coordinator confirm that a kept producer still owns its id, before the task forgets its first rows.
 
-        The offset that this takes is replaced by the token, in the same transaction.
+        If it did not, a new producer would need these rows. The offset that is sent for this purpose is replaced by the token, in
+        the same transaction.
 
         Args:
-            topics: The topics of the first rows, if rows name theirs.
+            topics: The topics of the first rows, if rows name their topics.
         """
         if self.relies_on_its_last:
             topic = self._settings.topic if self._settings.topic is not None else min(topics)
@@ -401,12 +448,12 @@ class _Writer:
             self.relies_on_its_last = False
 
     def close(self) -> bool:
-        """Abort the transaction if it is still open, best effort: the next attempt of the task does it otherwise.
+        """Abort the transaction if it is still open, best effort: otherwise the next attempt of the task aborts it.
 
-        If a signal interrupts it, it continues where it was when it is called again.
+        If a signal interrupts this call, call it again, and it continues from there.
 
         Returns:
-            Whether the producer has committed, so it can be kept.
+            Whether the producer has committed, so that it can be kept.
         """
         if self._open:
             try:
@@ -418,84 +465,85 @@ class _Writer:
             self._open = False
         return self._committed
 
-    def _written(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
-        """Write the rows and the token in a transaction. If `before` are the same rows, abort it: they are there already."""
+    def _write_transaction(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
+        """Write the rows and the token in a transaction, but abort it if the same rows are in the topic already (`before`)."""
         producer = self._producer
         self.doing = f"writing as {self._id}"
-        # 1. The rows, in a transaction that nobody sees until it is committed.
-        self._open = True  # before it is: a signal in between would leave it open
+        # 1. The rows. `read_committed` consumers do not see them until the transaction is committed.
+        self._open = True  # set first, because a signal right after the next line must not leave the transaction open
         producer.begin_transaction()
         self._began = time.monotonic()
-        for each in rows:
-            producer.write(each)
-        # The rows have come to their end here: the iterator has raised an error if they were cut off.
+        for batch in rows:
+            producer.write(batch)
+        # These are all rows: if the input had been cut off, the iterator would have raised an error.
         ended = time.monotonic()
         topics = tuple(sorted(producer.topics))
         if before is not None and before == producer.written:
-            producer.flush()  # the abort is tried once, and has no time to wait for rows
+            producer.flush()  # the abort is tried only once, and has no time to wait for rows
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
-        # 2. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
-        #    next attempt would write them again. On each topic: one of them may be deleted later with its offsets. The last
-        #    rows are delivered meanwhile.
+        # 2. The token, in the same transaction. If it had a transaction of its own, a crash in between would leave rows without a
+        #    token, and the next attempt would write them again. Each topic gets the token, because the offsets of a topic that is
+        #    deleted later are deleted as well. Meanwhile the last rows are delivered.
         try:
             for topic in topics:
                 self._send(topic, token)
             self.relies_on_its_last = False
         except KafkaException as failed:
-            # A row that was refused says more than the failure of its transaction, and may be reported after that.
+            # If a row was refused, its error says more than that of the transaction, and may be reported later.
             for _ in Deadline(REFUSAL_S if failed.args[0].txn_requires_abort() else 0.0).attempts():
                 producer.refuse_undelivered()
             if failed.args[0].code() == KafkaError._STATE:
-                # It had failed before it was asked. Asked once more, it says why.
+                # The transaction had failed before this step. A second call returns the reason.
                 self._send(topics[0], token)
             raise
-        # 3. Every row is delivered before the commit. A row that is refused raises here, and `close` aborts, the token as well.
+        # 3. Wait until all rows are delivered. If a row is refused, this raises an error, and `close` aborts rows and token.
         producer.flush()
         self.doing = f"committing as {self._id}"
-        # 4. Both become visible at once. Without an answer the outcome is not known, so the step is repeated until there is one.
+        # 4. Commit, which makes rows and token visible together. Without an answer the outcome is unknown, so ask until there is
+        #    one: to take silence for success would lose the rows.
         self._retried(producer.commit_transaction)
         self._open = False
         producer.last, self._committed = token, True
         return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - ended)
 
-    def _mark(self, tokens: Tokens, topics: Collection[str]) -> None:
+    def _commit_mark(self, tokens: TokenStore, topics: Collection[str]) -> None:
         task, run = self._attempt.task, self._attempt.run
         try:
-            tokens.mark(task, run, topics)
+            tokens.commit_mark(task, run, topics)
         except TopicNotFound:
-            # It would be created by the first row, if the brokers do that.
+            # Brokers that create topics automatically create a missing one here, as they would for its first row.
             for topic in topics or (self._settings.topic,):
                 refuse_missing(self._settings, topic)
-            tokens.mark(task, run, topics)
+            tokens.commit_mark(task, run, topics)
 
     def _send(self, topic: str, token: Token) -> None:
         offset, metadata = token.offset, token.metadata()
         self._retried(lambda left: self._producer.send_offset(self._id, topic, offset, metadata, left))
 
-    def _counted(self, rows: Iterator[pa.RecordBatch]) -> Written:
-        for each in rows:
-            self._producer.count(each)
+    def _count(self, rows: Iterator[pa.RecordBatch]) -> Written:
+        for batch in rows:
+            self._producer.count(batch)
         return self._producer.written
 
-    def _left(self, before: Written | None, now: Written) -> Report:
-        """Report rows that are not written: they are there already, or the user chose so."""
+    def _report_unwritten(self, before: Written | None, now: Written) -> Report:
+        """Report rows that are not written, because they are in the topic already, or because of the user's choice."""
         batch, topics = self._attempt.batch, tuple(sorted(self._producer.topics))
-        there = NOTHING if before is None else before
+        earlier = NOTHING if before is None else before
         if before is not None and check_same(self._id, batch, before, now, self._settings.choice):
             log.info("%s: the %d rows of micro-batch %d are in the topic already", self._id, now.rows, batch)
             return Report(skipped=now.rows, topics=topics)
         log.warning(
-            "%s: micro-batch %d is in the topic with %d rows of this task. Its %d rows of now are not written (skipBatch)",
+            "%s: micro-batch %d is in the topic with %d rows of this task. Its %d new rows are not written (skipBatch).",
             self._id,
             batch,
-            there.rows,
+            earlier.rows,
             now.rows,
         )
-        return Report(skipped=there.rows, left=now.rows, topics=topics)
+        return Report(skipped=earlier.rows, left=now.rows, topics=topics)
 
     def _retried(self, step: Callable[[float], None], most_s: float = TRANSACTION_S) -> None:
-        """Take a step of a transaction again while its outcome is not known: coordinators move, and brokers restart."""
+        """Repeat a step of a transaction while its outcome is unknown, because coordinators move and brokers restart."""
         deadline = Deadline(TRANSACTION_S)
         deadline.retry(lambda: step(min(most_s, max(deadline.left, 1.0))), self._passes)
 
@@ -507,6 +555,6 @@ class _Writer:
             self._refusals += 1
             if self._refusals > 1:
                 return False
-            # A broker that stops may interrupt a handshake, which looks like a refusal. Only a later one is accepted.
+            # A broker that shuts down may interrupt a handshake, which looks like a refused login. Only a second one is believed.
             self._producer.errors.clear()
         return True

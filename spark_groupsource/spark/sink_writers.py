@@ -94,8 +94,9 @@ class _Writer(PromptlyAcknowledged):
         if self._settings.exactly_once:
             if ended is None:
                 raise SinkError(
-                    "This platform starts Spark's Python workers in a way of its own, so a task cannot find out whether it was "
-                    "cancelled before its last row, and the sink cannot write each row once. Set deliveryGuarantee=at-least-once."
+                    "A task cannot find out whether it was cancelled before its last row, because this platform starts Spark's "
+                    "Python workers differently. So the sink cannot write exactly once here. No row of the task has been "
+                    "written. Set deliveryGuarantee=at-least-once."
                 )
             attempt = _this_attempt(context)
             with limits_named(WRITING), ended_by_signals():
@@ -247,8 +248,8 @@ def _this_attempt(context: TaskContext) -> Attempt:
     batch, query = context.getLocalProperty(_BATCH_ID), query_of_task()
     if batch is None or query is None:
         raise SinkError(
-            "Spark does not name the micro-batch of this task, so the sink cannot write each row once. Set "
-            "deliveryGuarantee=at-least-once."
+            "This platform does not tell a task the number of its micro-batch, so the sink cannot write exactly once here. No "
+            "row of the task has been written. Set deliveryGuarantee=at-least-once."
         )
     return Attempt(int(batch), context.partitionId(), _run_of(context), query, context.attemptNumber())
 

@@ -11,7 +11,7 @@ from devtools.broker import Cluster
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.finishing import Tasks, finish
 from spark_groupsource.sink.settings import SinkSettings
-from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.sink.token_store import TokenStore
 from spark_groupsource.sink.writing import Attempt, Report, write_once
 
 RUN = "00000000-0000-0000-0000-000000000001"
@@ -64,5 +64,5 @@ class Query:
         finish(self.settings(**more), self.names, batch, run, reported)
 
     @property
-    def tokens(self) -> Tokens:
-        return Tokens(self.settings().requests, self.names, self.topic)
+    def tokens(self) -> TokenStore:
+        return TokenStore(self.settings().requests, self.names, self.topic)

@@ -18,7 +18,7 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli import clean_up
 from spark_groupsource.cli.main import main
 from spark_groupsource.errors import BatchUnknown, GroupActive
-from spark_groupsource.sink import tokens
+from spark_groupsource.sink import token_store
 from spark_groupsource.sink.token import BatchToken
 from tests.conftest import MakeTopic
 from tests.kafka.sink.test_transactions import login
@@ -43,7 +43,7 @@ def groups(query: Query) -> list[str]:
 def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """The marks that are left in the test are older than those of a query that writes."""
     at = time.time() - clean_up.QUIET_S - 1
-    monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: at, monotonic=time.monotonic))
+    monkeypatch.setattr(token_store, "time", SimpleNamespace(time=lambda: at, monotonic=time.monotonic))
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_group_with_a_member_is_refused(query: Query, cluster: Cluster) -> Non
 def test_what_it_costs_a_query_that_comes_back_cannot_know_what_it_has_written(query: Query) -> None:
     written(query)
     assert run_command(query, "--execute").exit_code == 0
-    with pytest.raises(BatchUnknown, match="nothing says whether micro-batch 1 is in the topic already"):
+    with pytest.raises(BatchUnknown, match="cannot tell whether micro-batch 1 is in the topic already"):
         query.run(1, [["new"]], run=LATER_RUN)
     query.run(1, [["new"]], run=LATER_RUN, rewriteBatch="1")
     assert read_committed(query.cluster, query.topic) == [*map(str, range(TASKS)), "new"]
@@ -168,8 +168,8 @@ def test_a_user_who_may_not_delete_groups_learns_which_acl_is_missing(
     query = Query(secured.cluster, prefix, transactionalIdPrefix=prefix)
     secured.allow((ResourceType.GROUP, prefix, AclOperation.DESCRIBE), (ResourceType.TOPIC, prefix, AclOperation.DESCRIBE))
     with closing(query.tokens) as kept:
-        kept.mark(0, RUN)
-        kept.commit(BatchToken(query.names.query, 0, 1, 1, RUN, frozenset({0})), [])
+        kept.commit_mark(0, RUN)
+        kept.commit_driver(BatchToken(query.names.query, 0, 1, 1, RUN, frozenset({0})), [])
     arguments = ["clean-up", *login(secured, tmp_path), "--query", query.names.query, "--execute"]
     refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 1

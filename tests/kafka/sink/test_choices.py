@@ -101,7 +101,7 @@ def test_a_query_whose_tokens_have_expired(query: Query, option: str, begun: boo
     if begun:
         query.write(1, ["c"])
     forget(query)
-    with pytest.raises(BatchUnknown, match=r"(?s)there are none.*This task has 1 rows of it now") as refused:
+    with pytest.raises(BatchUnknown, match=r"(?s)no offset of a finished micro-batch.*This task has 1 rows of it now") as refused:
         query.run(1, [["c"], ["d"]])
     assert there(query) == Counter("abc" if begun else "ab")
     query.run(1, [["c"], ["d"]], **advised(refused.value, option))
@@ -242,10 +242,26 @@ def test_a_name_that_is_changed_back_does_not_find_the_tokens_of_that_time(query
 
 def test_micro_batches_that_were_written_at_least_once_meanwhile_are_not_known(query: Query) -> None:
     query.run(0, [["a"]], run=RUN)
-    with pytest.raises(BatchUnknown, match="the newest micro-batch that they show as finished is 0") as refused:
+    with pytest.raises(BatchUnknown, match="The latest micro-batch that the query's offsets show as finished is 0") as refused:
         query.run(2, [["c"]])
     query.run(2, [["c"]], **advised(refused.value, "rewriteBatch"))
     assert there(query) == Counter("ac")
+
+
+def test_a_second_driver_that_commits_its_offset_late(query: Query) -> None:
+    query.run(0, [["a"], ["b"]], run=RUN)
+    with closing(query.tokens) as tokens:
+        late = tokens.read_driver()
+    assert late is not None
+    query.run(1, [["c"], ["d"]])
+    query.write(2, ["e"], run=LATER_RUN)
+    with closing(query.tokens) as tokens:
+        tokens.commit_driver(late, ())
+    third, tasks = "00000000-0000-0000-0000-000000000003", [["e"], ["f"]]
+    with pytest.raises(BatchUnknown, match=r"has written micro-batch 1 since\. So a second driver") as refused:
+        query.run(2, tasks, run=third)
+    query.run(2, tasks, run=third, **advised(refused.value, "rewriteBatch"))
+    assert there(query) == Counter("abcdef")
 
 
 def test_a_checkpoint_that_was_restored(query: Query) -> None:
@@ -265,7 +281,7 @@ def test_a_checkpoint_that_was_restored(query: Query) -> None:
 def test_the_newest_checkpoint_goes_on(query: Query) -> None:
     for batch in range(3):
         query.run(batch, [[str(batch)]], run=RUN)
-    with pytest.raises(CheckpointBehindSink, match="Start with the newest checkpoint"):
+    with pytest.raises(CheckpointBehindSink, match="Start the query with its latest checkpoint"):
         query.run(1, [["1"]])
     query.run(3, [["3"]])
     assert there(query) == Counter("0123")
@@ -279,7 +295,7 @@ def test_another_client_that_commits_to_a_group_of_the_sink(query: Query) -> Non
     with pytest.raises(TokenUnreadable, match="Choose another transactionalIdPrefix"):
         query.run(1, [["b"]])
     renamed = query.renamed(transactionalIdPrefix="another")
-    with pytest.raises(BatchUnknown, match="another client, or another version of this package, has committed") as refused:
+    with pytest.raises(BatchUnknown, match="Another client, or another version of this package, has committed") as refused:
         renamed.run(1, [["b"]])
     renamed.run(1, [["b"]], **advised(refused.value, "rewriteBatch"))
     assert there(query) == Counter("abb")
@@ -311,7 +327,7 @@ def test_a_topic_that_was_deleted_and_created_again(cluster: Cluster, topic: Mak
     query.run(0, [["a"]], run=RUN)
     recreate(cluster, name)
     with closing(query.tokens) as tokens:
-        until(lambda: tokens.of_driver() is None, "its offsets are deleted, too")
+        until(lambda: tokens.read_driver() is None, "its offsets are deleted, too")
     with pytest.raises(SinkError) as refused:
         query.run(1, [["b"]])
     assert isinstance(refused.value, BatchUnknown)

@@ -23,7 +23,7 @@ from spark_groupsource.brokers import group_admin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.sink.names import token_group
-from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.sink.token_store import TokenStore
 from tests.harness.brokers import Brokers, java_hash
 from tests.support.committed import read_committed
 from tests.support.sink_queries import LATER_RUN, Query
@@ -77,8 +77,8 @@ def test_what_the_query_wrote_elsewhere_is_found_while_a_broker_is_silent(
                 admin.groups(query.names.query)
         brokers.until_moved(query.names.task(8), node)
         looks[:] = [False]
-        tokens = Tokens(query.settings().requests, query.names._replace(prefix="another"), query.topic)
-        (place,) = tokens.elsewhere()
+        tokens = TokenStore(query.settings().requests, query.names._replace(prefix="another"), query.topic)
+        (place,) = tokens.list_elsewhere()
         assert sorted(place.tasks) == [0, 2, 4, 6, 8]
         assert looks[:3] == [False, False, True]
         tokens.close()
@@ -105,10 +105,10 @@ def test_groups_that_have_no_coordinator_are_not_overlooked(brokers: Brokers, qu
     controller = active_controller(brokers)
     node = next(node for node in brokers.nodes if node.id != controller)
     brokers.keep_on(query.names.task(0), [node], tmp_path)
-    tokens = Tokens(query.settings().requests, query.names._replace(prefix="another"), query.topic)
+    tokens = TokenStore(query.settings().requests, query.names._replace(prefix="another"), query.topic)
 
     def is_found() -> bool:
-        return [sorted(place.tasks) for place in tokens.elsewhere()] == [[0]]
+        return [sorted(place.tasks) for place in tokens.list_elsewhere()] == [[0]]
 
     until(is_found, "the new coordinator has its group")
     node.kill()
@@ -132,12 +132,12 @@ def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
     query = Query(brokers, name)
     query.write(0, ["first"])  # makes the topic of the transactions
     written = [f"{number:05}" for number in range(64 * 30)]
-    mark = Tokens.mark
+    mark = TokenStore.commit_mark
     nodes: list[Node] = []
     resumed: list[threading.Thread] = []
     partitions = [3]
 
-    def then_partitions_are_added(tokens: Tokens, *arguments: Any) -> None:
+    def then_partitions_are_added(tokens: TokenStore, *arguments: Any) -> None:
         """Its next step is the first row, for which it asks for the topic's partitions."""
         mark(tokens, *arguments)
         if nodes:
@@ -148,7 +148,7 @@ def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
             client.create_partitions([NewPartitions(name, partitions[-1])])[name].result()
             resumed.append(in_background(partial(resume_later, node)))
 
-    monkeypatch.setattr(Tokens, "mark", then_partitions_are_added)
+    monkeypatch.setattr(TokenStore, "commit_mark", then_partitions_are_added)
     controller = active_controller(brokers)
     for task in range(1, 4):
         node = transaction_coordinator(brokers, query.names.task(task))

@@ -20,7 +20,7 @@ from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import OptionError, ReplayDiffers, WriterFenced
 from spark_groupsource.sink import writing
 from spark_groupsource.sink.finishing import Tasks, abort, finish
-from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.sink.token_store import TokenStore
 from spark_groupsource.sink.writing import Attempt, write_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -40,7 +40,7 @@ def query(cluster: Cluster, topic: MakeTopic) -> Query:
 def left_open(query: Query, task: int, run: str = RUN) -> Iterator[None]:
     """A try of a task whose worker is dead: it has left its mark, and written a row."""
     with closing(query.tokens) as tokens:
-        tokens.mark(task, run, () if query.topic else ("any",))
+        tokens.commit_mark(task, run, () if query.topic else ("any",))
     dead = Producer({"bootstrap.servers": query.cluster.bootstrap_servers, "transactional.id": query.names.task(task)})
     dead.init_transactions(60)
     dead.begin_transaction()
@@ -68,7 +68,7 @@ def test_a_restart_with_fewer_tasks_ends_those_that_it_does_not_have(query: Quer
         until_nothing_waits(query)
         assert read_committed(query.cluster, query.topic) == ["a", "b"]
         with closing(query.tokens) as tokens:
-            assert task not in tokens.marks([task]), "the next restart has nothing to end"
+            assert task not in tokens.read_marks([task]), "the next restart has nothing to end"
 
 
 def test_a_restart_ends_that_of_a_task_without_rows(query: Query) -> None:
@@ -153,9 +153,9 @@ def test_brokers_that_allow_less_than_that_are_asked_for_the_default(query: Quer
 def test_the_micro_batches_of_a_run_share_a_client_and_a_later_run_makes_its_own(query: Query) -> None:
     """What a client knows of the coordinator may be from before an earlier run wrote."""
 
-    def kept(run: str) -> Tokens | None:
+    def kept(run: str) -> TokenStore | None:
         found = [idle.client for key, idle in pool()._idle.items() if key[:3] == ("tokens", run, query.names)]  # type: ignore[index]
-        return cast("Tokens", found[0]) if found else None
+        return cast("TokenStore", found[0]) if found else None
 
     query.run(0, [["a"]], run=RUN)
     of_first = kept(RUN)

@@ -66,7 +66,7 @@ def query(cluster: Cluster, topic: MakeTopic) -> Query:
     query.run(0, [["a"]], run=RUN)
     until_visible(query)
     with closing(query.tokens) as tokens:
-        tokens.mark(2, LATER_RUN)
+        tokens.commit_mark(2, LATER_RUN)
     return query
 
 
@@ -127,7 +127,7 @@ def test_a_restart_on_the_checkpoint_ends_it_as_the_command_says(cluster: Cluste
 
 def test_a_task_that_has_been_ended_is_not_shown_while_another_transaction_is_open(cluster: Cluster, query: Query) -> None:
     with closing(query.tokens) as tokens:
-        tokens.unmark([2], LATER_RUN, [])
+        tokens.commit_ended([2], LATER_RUN, [])
     with left_open(cluster, f"another-{query.names.query}", query.topic):
         found = json.loads(shown(cluster, query.topic, "--json"))
     assert [one["task"] for one in found["candidates"] if one["query"] == query.names.query] == [0]
@@ -233,7 +233,7 @@ def test_a_user_who_may_not_see_the_groups_sees_the_counts_and_why_there_are_no_
 ) -> None:
     query = Query(secured.cluster, secured_topic("seen-"), transactionalIdPrefix="hidden")
     with closing(query.tokens) as tokens:
-        tokens.mark(0, RUN)
+        tokens.commit_mark(0, RUN)
     with left_open(secured.cluster, query.names.task(0), query.topic):
         # Other tests have queries there whose groups this user may see.
         output = shown(secured.cluster, query.topic, "--prefix", "hidden", *login(secured, tmp_path))

@@ -27,7 +27,7 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import contract, output_topic, producers, tokens, writing
+from spark_groupsource.sink import contract, output_topic, pure_producer, token_store, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
 from spark_groupsource.spark.worker import ended_by_signals
@@ -45,7 +45,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Each producer in turn."""
     if request.param == "pure":
         unavailable = NativeUnavailable("the test asks for it")
-        monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
+        monkeypatch.setattr(pure_producer, "why_unavailable", lambda: unavailable)
 
 
 WITH_ONE_CLIENT = pytest.mark.parametrize("client", ["native"], indirect=True)
@@ -68,13 +68,13 @@ def test_each_row_is_there_once_however_often_its_task_is_run(query: Query) -> N
 
 
 def before_close(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
-    close = writing._Writer.close
+    close = writing._TaskWriter.close
 
-    def interrupted(writer: writing._Writer) -> None:
+    def interrupted(writer: writing._TaskWriter) -> None:
         raise_once()
         close(writer)
 
-    monkeypatch.setattr(writing._Writer, "close", interrupted)
+    monkeypatch.setattr(writing._TaskWriter, "close", interrupted)
 
 
 def after_the_abort(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ def after_the_begin(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], No
 
 def after(step: str, monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
     pool().close_kept()
-    make = producers.make_producer
+    make = pure_producer.make_producer
 
     def made(*arguments: Any) -> contract.Producer:
         producer = make(*arguments)
@@ -177,13 +177,13 @@ def test_after_a_slow_fence_the_token_is_read_by_a_new_client(
     """The coordinator that a client found before may have been replaced, and not know the token of an earlier attempt."""
     monkeypatch.setattr(writing, "COORDINATOR_BELIEVED_S", believed_s)
     made: list[str] = []
-    make = tokens.Tokens._make
+    make = token_store.TokenStore._make
 
-    def noted(self: tokens.Tokens, group: str) -> GroupOffsets:
+    def noted(self: token_store.TokenStore, group: str) -> GroupOffsets:
         made.append(group)
         return make(self, group)
 
-    monkeypatch.setattr(tokens.Tokens, "_make", noted)
+    monkeypatch.setattr(token_store.TokenStore, "_make", noted)
     assert query.write(0, ["a"]).written == 1
     assert made.count(query.names.task(0)) == (1 if believed_s else 2)
 
@@ -249,7 +249,7 @@ def test_a_row_that_the_topic_refuses_is_named(cluster: Cluster, topic: MakeTopi
 
 def test_an_unknown_topic_is_named(cluster: Cluster) -> None:
     query = Query(cluster, "no-such-topic", **{"kafka.max.block.ms": "2000"})
-    with pytest.raises(TopicNotFound, match=r"topic no-such-topic,.* does not exist.*Create it"):
+    with pytest.raises(TopicNotFound, match=r"topic no-such-topic does not exist.*Create it"):
         query.write(0, ["a"])
 
 

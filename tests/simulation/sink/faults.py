@@ -17,12 +17,12 @@ from spark_groupsource.sink import finishing, rules, writing
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.rules import Choice, Plan
 from spark_groupsource.sink.token import BatchToken, Token, Written
-from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.sink.token_store import TokenStore
 from spark_groupsource.sink.writing import Report
 from spark_groupsource.spark import worker
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.simulation.sink.broker import Broker
-from tests.simulation.sink.processes import TOPIC, FakeProducer, FakeTokens
+from tests.simulation.sink.processes import TOPIC, FakeProducer, FakeTokenStore
 from tests.simulation.sink.steps import clock
 from tests.simulation.sink.world import renamed_and_back, run
 
@@ -41,7 +41,7 @@ class Fault(NamedTuple):
     """Plays one. It takes a seed, and for `run` what to search."""
 
 
-write, write_once, take_the_id = writing._Writer.write, writing.write_once, FakeProducer.init_transactions
+write, write_once, take_the_id = writing._TaskWriter.write, writing.write_once, FakeProducer.init_transactions
 plan_task, check_batch = rules.plan_task, rules.check_batch
 """As they are without a mistake."""
 
@@ -51,8 +51,8 @@ def replaced(place: Any, name: str, by: Any) -> Callable[[], AbstractContextMana
 
 
 def read_before_the_id_is_taken(self: Any, tokens: Any, topics: Any, rows: Any) -> Report:
-    token = tokens.of_task(self._attempt.task, topics)
-    with patch.object(tokens, "of_task", lambda *_: token):
+    token = tokens.read_task(self._attempt.task, topics)
+    with patch.object(tokens, "read_task", lambda *_: token):
         return write(self, tokens, topics, rows)
 
 
@@ -122,7 +122,7 @@ def rewritten_at_any_rate(self: Any, rows: Any, _before: Written | None) -> Repo
     return written(self, rows, None)
 
 
-written = writing._Writer._written
+written = writing._TaskWriter._write_transaction
 
 
 @contextmanager
@@ -161,19 +161,19 @@ RENAMED = MappingProxyType({"renames": True, "cancels": True, "batches": 4, "ste
 
 FAULTS = (
     Fault("the token is ignored", replaced(writing, "plan_task", lambda *_: Plan(write=True))),
-    Fault("the token is read before the id is taken", replaced(writing._Writer, "write", read_before_the_id_is_taken)),
+    Fault("the token is read before the id is taken", replaced(writing._TaskWriter, "write", read_before_the_id_is_taken)),
     Fault("each try has an id of its own", replaced(FakeProducer, "init_transactions", an_id_for_each_try)),
     Fault("offsets of open transactions are not waited for", replaced(Broker, "is_unstable", lambda *_: False)),
-    Fault("the token is committed after the rows", replaced(writing._Writer, "_written", token_after_the_rows)),
-    Fault("an answer that is lost is taken for a yes", replaced(writing._Writer, "_retried", lost_answer_is_a_yes)),
-    Fault("time that is over is taken for a yes", replaced(writing._Writer, "_retried", time_over_is_a_yes)),
+    Fault("the token is committed after the rows", replaced(writing._TaskWriter, "_write_transaction", token_after_the_rows)),
+    Fault("an answer that is lost is taken for a yes", replaced(writing._TaskWriter, "_retried", lost_answer_is_a_yes)),
+    Fault("time that is over is taken for a yes", replaced(writing._TaskWriter, "_retried", time_over_is_a_yes)),
     Fault("fenced is taken for written", replaced(writing, "write_once", fenced_is_written)),
     Fault("the number of the micro-batch before", replaced(Token, "offset", property(lambda self: max(self.batch, 1)))),
     Fault("the driver's token is of the next micro-batch", replaced(BatchToken, "offset", property(lambda self: self.batch + 2))),
     Fault("nobody notices that offsets have expired", replaced(writing, "plan_task", every_batch_is_chosen)),
     Fault(
         "brokers pass over an open transaction on a new topic",
-        replaced(FakeTokens, "of_task", lambda self, task, *_: Tokens.of_task(self, task)),
+        replaced(FakeTokenStore, "read_task", lambda self, task, *_: TokenStore.read_task(self, task)),
         {"name_topics": True},
     ),
     Fault(
@@ -189,12 +189,12 @@ FAULTS = (
     Fault("names have no query", without_the_query_in_names, {"queries": 2, "batches": 1}),
     Fault(
         "tasks leave no mark",
-        replaced(FakeTokens, "mark", lambda *_: None),
+        replaced(FakeTokenStore, "commit_mark", lambda *_: None),
         {"tasks": 3, "batches": 2, "fewer": True},
     ),
     Fault(
         "tasks with a high number do not mark their reach",
-        replaced(FakeTokens, "reach", lambda _: 2),
+        replaced(FakeTokenStore, "read_reach", lambda _: 2),
         {"tasks": 3, "batches": 2, "fewer": True},
     ),
     Fault(
@@ -204,7 +204,7 @@ FAULTS = (
     ),
     Fault(
         "nobody looks for what is elsewhere",
-        replaced(FakeTokens, "elsewhere", lambda *_: []),
+        replaced(FakeTokenStore, "list_elsewhere", lambda *_: []),
         RENAMED,
     ),
     Fault(

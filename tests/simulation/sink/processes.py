@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar, cast
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.sink import tokens
+from spark_groupsource.sink import token_store
 from spark_groupsource.sink.checksum import ANY_PARTITION, added, row_hash
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.token import Committed, Token, Written
@@ -149,15 +149,15 @@ def make_producer(client: Mapping[str, str], topic: str | None) -> FakeProducer:
     return FakeProducer(Steps.here.steps.broker, client["transactional.id"], topic)
 
 
-class FakeTokens(tokens.Tokens):
+class FakeTokenStore(token_store.TokenStore):
     """The tokens of the sink's own code, over the simulated broker."""
 
     def __init__(self, client: Mapping[str, str], names: Names, topic: str | None) -> None:
         super().__init__(client, names, topic)
         self._marked = Steps.here.steps.broker.marked
 
-    def _each(self, ask: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
-        return [ask(number) for number in numbers]
+    def _each(self, read: Callable[[int], T | None], tasks: Collection[int]) -> dict[int, T]:
+        return {task: found for task in tasks if (found := read(task)) is not None}
 
     def _make(self, group: str) -> GroupOffsets:
         return cast("GroupOffsets", FakeOffsets(Steps.here.steps.broker, group))

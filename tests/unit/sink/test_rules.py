@@ -19,7 +19,6 @@ from spark_groupsource.sink.rules import (
     Choice,
     Place,
     Plan,
-    after_batch,
     check_batch,
     check_choice,
     check_elsewhere_again,
@@ -35,7 +34,7 @@ from spark_groupsource.sink.token import (
     Token,
     Written,
 )
-from tests.support.sink_tokens import QUERY, ROWS, RUN, driver, token
+from tests.support.sink_tokens import ROWS, RUN, driver, token
 
 HAD_ROWS = driver(7)._replace(wrote=frozenset({0}))
 
@@ -97,6 +96,14 @@ class TestBeforeATaskWrites:
         elsewhere = () if of_driver is None else None
         with pytest.raises(BatchUnknown, match=r"(?s)rewriteBatch=8.*skipBatch=8"):
             plan_task("q-0", 0, 8, None, of_driver, choice, elsewhere)
+
+    def test_a_second_driver_that_has_committed_late_is_named(self) -> None:
+        """It was paused before it could commit micro-batch 6. Meanwhile another driver has finished 6 and 7."""
+        with pytest.raises(BatchUnknown, match=r"has written micro-batch 7 since\. So a second driver") as refused:
+            plan_task("q-0", 0, 8, token(7), driver(6), NO_CHOICE, ())
+        assert "expire" not in str(refused.value)
+        with pytest.raises(BatchUnknown, match=r"as finished is 6.* or a second driver"):
+            plan_task("q-1", 1, 8, None, driver(6), NO_CHOICE, ())
 
 
 def place(driver_at: int | None, *tasks_at: int, unreadable: bool = False) -> Place:
@@ -179,7 +186,7 @@ class TestAChoice:
         for last in (None, driver(7)._replace(run="another"), driver(8)):
             check_choice(8, RUN, last, choice, begun=True)
         check_choice(7, RUN, driver(6), choice, begun=True)
-        with pytest.raises(SinkError, match="=8 is set, and this run has reached micro-batch 8 by itself"):
+        with pytest.raises(SinkError, match="=8 is set, but this run has reached micro-batch 8 without an error"):
             check_choice(8, RUN, driver(7), choice, begun=True)
 
     def test_that_is_left_from_an_earlier_checkpoint_skips_nothing(self) -> None:
@@ -208,7 +215,7 @@ class TestAReplay:
         check_batch(7, 2, 20, driver(6), {task: token(7)}, Choice(rewrite=7))
 
     def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="has 21 rows now, and an earlier attempt had written all of it with 20"):
+        with pytest.raises(ReplayDiffers, match="has 21 rows now, but an earlier attempt had written all of it with 20"):
             check_batch(7, 2, 21, driver(7), {})
         check_batch(7, 2, 20, driver(7), {})
 
@@ -220,9 +227,6 @@ class TestAReplay:
         assert may_be_a_replay(None, RUN)
         assert may_be_a_replay(driver(7), "another")
         assert not may_be_a_replay(driver(7), RUN)
-
-    def test_of_which_the_driver_remembers_the_tasks_with_rows(self) -> None:
-        assert after_batch(QUERY, 8, 12, 5, RUN, {11}) == BatchToken(QUERY, 8, 12, 5, RUN, frozenset({11}))
 
 
 class TestAKeptProducer:

@@ -1,4 +1,4 @@
-"""Tokens and marks: what is read of a commit, and what is refused."""
+"""Tokens and marks: what is read of a commit, and what is refused or belongs to another client."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.errors import (
-    TokenUnreadable,
-)
+from spark_groupsource.errors import TokenUnreadable
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from spark_groupsource.sink.token import (
     BatchToken,
     Committed,
     Mark,
     Opener,
     Token,
+    kind_of,
     mark_in,
     newest_batch_token,
     newest_token,
+    own_mark,
 )
 from tests.support.sink_tokens import QUERY, RUN, driver, token
 
@@ -138,3 +139,58 @@ class TestTokens:
         kept = json.loads((FORMATS / f"{name}_v4.json").read_text())
         assert READ[name]([Committed(kept["offset"], kept["metadata"])], "g", QUERY) == READ_PERMANENTLY[name]
         assert READ_PERMANENTLY[name].metadata() == kept["metadata"]
+
+
+class TestMetadataInAnyGroup:
+    @pytest.mark.parametrize(
+        ("metadata", "kind"),
+        [
+            (f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}', "token"),
+            (f'{{"v":1,"tasks":2,"rows":5,"had":[[0,2]],"run":"{RUN}"}}', "token"),
+            (f'{{"v":4,"tasks":2,"rows":5,"wrote":[[0,2]],"run":"{RUN}"}}', "token"),
+            (f'{{"v":1,"q":"5e0bd5ce","rows":5,"sum":"0000000000000abc","run":"{RUN}"}}', "token"),
+            (f'{{"v":1,"q":"5e0bd5ce","open":3,"run":"{RUN}"}}', "mark"),
+            ('{"v":7,"rows":5,"sum":"0000000000000abc","run":"","more":[]}', "token"),
+        ],
+    )
+    def test_tokens_and_marks_are_known_also_of_other_versions(self, metadata: str, kind: str) -> None:
+        assert kind_of(metadata) == kind
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            MARK.metadata().replace(QUERY, "x"),
+            MARK.metadata().replace(f'"{QUERY}"', "7"),
+            MARK.metadata().replace("host-1.example", "\u2028"),
+            MARK.metadata().replace("1700000000", str(2**63 - 1)),
+            MARK.metadata().replace("1700000000", "253402300800"),
+            "[" * 100_000,
+            None,
+        ],
+    )
+    def test_a_mark_is_shown_only_if_all_of_it_is_the_sinks(self, metadata: str | None) -> None:
+        assert own_mark(MARK.metadata()) == MARK
+        assert own_mark(metadata) is None
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            None,
+            "",
+            "x",
+            "{",
+            "[]",
+            "1",
+            "{}",
+            "[" * 100_000,
+            "1" * 5_000,
+            '{"v":1,"run":"x"}',
+            '{"v":1,"rows":5,"run":"x"}',
+            '{"v":true,"rows":5,"sum":"x","run":"x"}',
+            '{"v":"1","rows":5,"sum":"x","run":"x"}',
+            '{"v":1,"rows":5,"sum":"x","run":7}',
+            CommitRecord(stream="alpha", logged=7, done=6, next=9, open=(OpenRange(6, 9),)).metadata(),
+        ],
+    )
+    def test_what_readers_commit_is_not(self, metadata: str | None) -> None:
+        assert kind_of(metadata) is None

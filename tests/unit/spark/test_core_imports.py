@@ -168,7 +168,7 @@ def lines(name: str) -> int:
 def test_what_writes_and_commits_imports_no_model_of_the_groups_commits() -> None:
     done = python("import sys, spark_groupsource.sink.writing, spark_groupsource.sink.finishing; print(*sys.modules)")
     assert done.returncode == 0, done.stderr
-    assert "spark_groupsource.sink.tokens" in done.stdout
+    assert "spark_groupsource.sink.token_store" in done.stdout
     assert not {"pydantic", "spark_groupsource.brokers.group_admin", *EXTRAS} & set(done.stdout.split())
 
 

@@ -16,8 +16,7 @@ from spark_groupsource.cli.main import main
 from spark_groupsource.cli.top import PlainLines, Snapshot
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import REACHES, Names
-from spark_groupsource.sink.recognised import kind_of
-from spark_groupsource.sink.token import BatchToken, Mark, Opener, Token, Written
+from spark_groupsource.sink.token import BatchToken, Mark, Opener, Token, Written, kind_of
 from tests.conftest import MakeTopic
 from tests.support.consumers import commit_as_another_client
 from tests.support.sink_queries import RUN, Query
@@ -52,7 +51,7 @@ def test_all_that_a_query_keeps_is_known(cluster: Cluster, topic: MakeTopic) -> 
     query.write(0, ["a"])
     query.finish(0, 1, 1)
     with closing(query.tokens) as tokens:
-        tokens.mark(REACHES[0] - 1, RUN)
+        tokens.commit_mark(REACHES[0] - 1, RUN)
     groups = GroupAdmin(query.settings().requests).groups(query.names.query)
     found = {name: [kind_of(metadata) for _, metadata in kept(cluster, name).values()] for name in groups}
     names = query.names

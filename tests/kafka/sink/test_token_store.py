@@ -38,7 +38,7 @@ def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: 
     ends = threading.Timer(1, lambda: earlier.commit_transaction(60))
     ends.start()
     with closing(query.tokens) as tokens:
-        assert tokens.of_task(0, [] if named else [name]) == token
+        assert tokens.read_task(0, [] if named else [name]) == token
     ends.join()
 
 
@@ -47,16 +47,16 @@ def test_a_driver_that_looks_at_many_tasks_finds_them_by_their_marks_and_keeps_n
     for task in (0, 3, 200):
         query.write(0, ["a"], task=task)
     with closing(query.tokens) as tokens:
-        assert tokens.reach() == 256
-        assert tokens.marks(range(250)).keys() == tokens.of_tasks((0, 1, 3, 200)).keys() == {0, 3, 200}
-        assert tokens._groups == {}
+        assert tokens.read_reach() == 256
+        assert tokens.read_marks(range(250)).keys() == tokens.read_tasks((0, 1, 3, 200)).keys() == {0, 3, 200}
+        assert tokens._clients == {}
 
 
 def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, topic: MakeTopic) -> None:
     query = Query(cluster, None)
     for batch in range(2):
         query.finish(batch, 2, 0, empty=(0, 1))
-    found = query.tokens.of_driver()
+    found = query.tokens.read_driver()
     assert found is not None
     assert (found.batch, found.tasks) == (1, 2)
     rows = pa.RecordBatch.from_pydict({"value": ["a"], "topic": [topic()]})
@@ -65,5 +65,5 @@ def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, to
 
 def test_without_a_token_there_is_none(query: Query) -> None:
     with closing(query.tokens) as tokens:
-        assert tokens.of_task(0) is None
-        assert tokens.of_driver() is None
+        assert tokens.read_task(0) is None
+        assert tokens.read_driver() is None

@@ -37,7 +37,7 @@ def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool
 class Closing:
     """Follows the newest plan's claims from the commit that makes them until they are closed.
 
-    Used on the consumer's thread. Any thread may call `report` and read `closed`.
+    Used on the consumer's thread. Any thread may call `report` and read `closed` and `given_up`.
     """
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
@@ -56,6 +56,8 @@ class Closing:
         """Partitions of deleted topics. Claims of a durable plan stay open there, because no record can be written for them."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable."""
+        self.given_up = -1
+        """The newest plan that was reported as durable, but whose claims the group has refused to close."""
 
     def report(self, stream: str, plan: int) -> None:
         """Note a report for the next `believe`."""
@@ -87,10 +89,12 @@ class Closing:
         """Whether there are claims to close, and it is time for an attempt."""
         return self._unclosed and self._retries.due
 
-    def failed(self, *, passing: bool) -> None:
-        """Note that the claims could not be closed. Try again after a retriable error, else leave them to the next commit."""
+    def failed(self, plan: int, *, passing: bool) -> None:
+        """Note that the claims of `plan` could not be closed. After a retriable error this is tried again, else given up."""
         self._unclosed = passing
         self._retries.failed()
+        if not passing:
+            self.given_up = plan
 
     def succeeded(self, plan: int, unclosable: Collection[TopicPartition]) -> None:
         """Note that the claims of `plan` are closed, except in these partitions."""

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
@@ -88,6 +88,7 @@ class Cycle:
             options.checkpoint_location,
             report=self.session.report_durable,
             closed=self.session.is_closed,
+            cannot_close=self.session.cannot_close,
             hurried=self.session.is_draining,
             reports=self._reports,
             clock=clock,
@@ -310,8 +311,15 @@ class Cycle:
         # Before it leaves: claims that are open then stay open until the query is started again.
         all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
         self.session.leave()
-        if request is not None and all_closed and self.session.leaves_nothing_claimed:
-            self._reports.answer_stop(cast(str, self._stream_name), request)  # the driver's program waits for it
+        if self._stream_name is None:
+            return
+        if with_driver:
+            # The files are named after the driver, so no later process would read or replace them.
+            self._reports.end_stop(self._stream_name)
+            self._reports.discard(self._stream_name)
+        elif request is not None:  # the driver's program waits for the answer
+            nothing_claimed = all_closed and self.session.leaves_nothing_claimed
+            self._reports.answer_stop(self._stream_name, request, nothing_claimed=nothing_claimed)
 
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""

@@ -105,6 +105,7 @@ class DurableWatch:
         *,
         report: Callable[[str, int], None],
         closed: Callable[[int], bool],
+        cannot_close: Callable[[int], bool],
         hurried: Callable[[], bool],
         reports: DriverReports,
         clock: Callable[[], float] = time.monotonic,
@@ -115,6 +116,7 @@ class DurableWatch:
             location: the query's `checkpointLocation`; `None` if it is not known.
             report: takes a stream and its plan that is durable. Called on either thread.
             closed: whether the claims of a plan were closed after it was reported.
+            cannot_close: whether the claims of a plan can no longer be closed in this run.
             hurried: whether somebody waits for the end of the micro-batch, as while a partition drains.
             reports: where the driver's program reports durable plans.
             clock: returns seconds, monotonic.
@@ -124,6 +126,7 @@ class DurableWatch:
         self._reports = reports
         self._report = report
         self._closed = closed
+        self._cannot_close = cannot_close
         self._hurried = hurried
         self._clock = clock
         self._pollers = [_Poller("report", self._poll_report)]
@@ -222,7 +225,8 @@ class DurableWatch:
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
 
         Args:
-            wait_s: how many seconds to look whether the plan is finished. If it is, the brokers have up to CLOSED_S in all.
+            wait_s: how many seconds to look whether the plan is finished. If it is, the brokers have up to CLOSED_S in all. A
+                member that has failed is not waited for.
 
         Returns:
             Whether the newest plan's claims are closed.
@@ -238,7 +242,9 @@ class DurableWatch:
         self._wake()
         deadline = Deadline(wait_s, clock=self._clock)
         for _ in Deadline(CLOSED_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
-            if self._closed(claim.plan) or self._not_durable is claim or (deadline.over and self._found is not claim):
+            if self._closed(claim.plan) or self._cannot_close(claim.plan) or self._not_durable is claim:
+                break
+            if deadline.over and self._found is not claim:
                 break
         return self._closed(claim.plan)
 

@@ -120,6 +120,13 @@ class Session:
         """Return whether the claims of a plan were closed because it was reported as durable."""
         return self.has_joined and self.ledger.closed >= plan
 
+    def cannot_close(self, plan: int) -> bool:
+        """Return whether this run can no longer close the claims of a plan: its member has ended, or the group has refused."""
+        if not self.has_joined:
+            return False
+        has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}
+        return has_ended or self.ledger.given_up >= plan
+
     @property
     def leaves_nothing_claimed(self) -> bool:
         """Whether this run has left, and the group shows all claims of its plans as done. One that has not joined cannot know."""

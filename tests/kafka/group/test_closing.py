@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 import pytest
 
+from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.group import ledger
 from spark_groupsource.reports.driver_reports import DriverReports
 from tests.conftest import Produce
@@ -99,6 +101,24 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
     watch.conclude = report_then_conclude  # type: ignore[method-assign]
     one.cycle.stop()
     assert settled(record_of, name, 1)()
+
+
+def test_a_stop_does_not_wait_for_a_member_that_has_failed(
+    filled: Filled, query: MakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("cycle.AT_STOP_S", "durable_watch.CLOSED_S"):
+        monkeypatch.setattr(f"spark_groupsource.query.{limit}", 120.0)
+    one = query(filled())
+    until(one.plan, "something to read")
+    one.claim()
+    member = one.session.member
+    member.call(lambda: member._fail(BrokerUnavailable("the leader was silent for too long")))
+    report(one)
+    request = DriverReports(os.getppid()).ask_to_stop(one.logged.stream)
+    began = time.monotonic()
+    one.cycle.stop()
+    assert time.monotonic() - began < 60
+    assert DriverReports(os.getppid()).answer(one.logged.stream, request) is False
 
 
 def test_a_run_that_was_just_stopped_may_close_what_the_next_run_has_finished(

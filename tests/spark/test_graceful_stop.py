@@ -293,7 +293,7 @@ def test_a_restarted_query_that_waits_to_join_says_whether_its_earlier_run_has_l
 
 @pytest.fixture
 def waits_in_claim(queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, left: Left) -> WaitsInClaim:
-    """Restarts a query, whose claim is gone with the group, while another client has its partition: until the end of the block."""
+    """Restarts a query whose claim is gone with the group. Until the end of the block another client has its partition."""
 
     def fail(_: DataFrame, __: int) -> None:
         raise ValueError("out of paper")

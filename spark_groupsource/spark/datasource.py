@@ -120,9 +120,9 @@ class GroupKafkaDataSource(DataSource):
 
             return RefusedReader(wrong)
         if ADMISSION_CONTROL:
-            from spark_groupsource.spark.admission_reader import AdmissionControlReader
+            from spark_groupsource.spark.version_readers import AdmissionControlReader
 
             return AdmissionControlReader(options, columns)
-        from spark_groupsource.spark.startless_reader import StartlessReader
+        from spark_groupsource.spark.version_readers import StartlessReader
 
         return StartlessReader(options, columns)

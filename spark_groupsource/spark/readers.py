@@ -1,7 +1,7 @@
 """Implements the readers that Spark uses on the driver's host, and sets up the process in which a stream's reader runs.
 
 A streaming reader turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py). Only its `latestOffset`
-is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
+is elsewhere, because its signature depends on Spark's version (version_readers.py).
 
 Spark calls the reader on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles
 it for the executors. So the constructors do not join the group, and modules that only the runner needs are imported once it runs.
@@ -27,8 +27,7 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.spark.messages import log_to_stderr, shown_alone, warn_of_blanks
-from spark_groupsource.spark.query_id import query_of_checkpoint
+from spark_groupsource.spark.messages import log_to_stderr, query_of_checkpoint, shown_alone, warn_of_blanks
 from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, RangePartition, TaskReader, in_task
 from spark_groupsource.subject import work_for
 
@@ -234,7 +233,7 @@ class RefusedReader(DataSourceStreamReader):
     def _refuse(self, *asked: Any, **by_name: Any) -> NoReturn:
         raise self._wrong
 
-    # Spark counts the parameters of `latestOffset` before it calls it (admission_reader.py), so `_refuse` takes any.
+    # Spark counts the parameters of `latestOffset` before it calls it (version_readers.py), so `_refuse` takes any.
     initialOffset = _refuse
     latestOffset = _refuse
     partitions = _refuse

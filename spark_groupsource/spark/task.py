@@ -20,8 +20,7 @@ from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.spark.messages import log_to_stderr
-from spark_groupsource.spark.query_id import query_of_task
+from spark_groupsource.spark.messages import log_to_stderr, query_of_task
 from spark_groupsource.spark.worker import PromptlyAcknowledged, freeze_imports
 from spark_groupsource.subject import work_for
 

@@ -1,4 +1,4 @@
-"""The micro-batch cycle: what each of Spark's calls means for the group.
+"""Turns each of Spark's calls for a micro-batch into steps of the group.
 
     latestOffset(start, limit)   `start` is in the commit log: its claims are confirmed; the next plan is made from the positions
     (offset log written)
@@ -6,7 +6,7 @@
     (tasks, sink, commit log)    the claims are closed as soon as this process learns of the commit log (durable_watch.py)
     latestOffset(start=end) ...
 
-The first call that shows which stream this is joins the group.
+The run joins the group in the first call that shows which stream it is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 log = logging.getLogger(__name__)
 
 LAST_READ_S = 0.5
-"""AT_STOP_S when the driver has died: no report comes any more, and there is time to read the checkpoint once."""
+"""How long a run whose driver has died waits to learn that its last plan is durable: no report can come, so it only reads the
+checkpoint once."""
 
 
 class Cycle:
@@ -79,7 +80,7 @@ class Cycle:
             fail_on_data_loss=options.fail_on_data_loss,
             clock=clock,
         )
-        """This run's part in its group."""
+        """This run's membership of its group."""
         drain_s = options.drain_timeout_ms / 1000
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
@@ -100,7 +101,7 @@ class Cycle:
     def first(self) -> PlanOffset:
         """Return the offset before the first plan of a new stream, which begins with the partitions that exist now.
 
-        Spark may call this twice. The stream begins with the first call.
+        Spark may call this twice. The first call starts the stream.
         """
         if self._began is None:
             partitions = self._topics.partitions()
@@ -115,16 +116,16 @@ class Cycle:
         self._watch.fix_target(self.session.deadline)
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        """Return the next plan; `None` when there is nothing new, less than is waited for, or the query is being stopped.
+        """Return the next plan; `None` if there is nothing new, or too little, or if the query is being stopped.
 
         Plan `start.plan` is durable, so its claims are confirmed.
 
         Args:
             start: the newest offset in Spark's commit log.
-            limited: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` count now.
+            limited: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply to this plan.
 
         Raises:
-            DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
+            DataLossError: records are lost, and `failOnDataLoss` is true, or they belong to the target of AvailableNow.
         """
         self.session.begin_call()
         stream = self._stream(start, start.plan)
@@ -132,20 +133,20 @@ class Cycle:
 
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
-        # Before anything is waited for. A partition that drains is confirmed with it, and its next owner waits for that. And an
-        # earlier run of this driver, just stopped, closes this plan's claims, too: it reads the same report. A member that adopts
-        # without knowing that the plan is durable would take its checkpoint for an older one.
+        # Before any wait, because the next owners of partitions that drain wait for this confirmation. Also, an earlier run of
+        # this driver, which was just stopped, may close this plan's claims after the same report. A member that adopts these
+        # partitions before it knows that the plan is durable would take its own checkpoint for an older copy.
         self.session.step(Ledger.durable, start.plan)
         self._assignment_wait.await_partitions(
             self.session,
             stream,
             topics_exist=self._topics_exist,
-            # Without a partition it cannot show what it has finished.
+            # A run that has something to confirm needs a partition for it, so it waits even while it is being stopped.
             is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
         while True:
-            # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
-            # would end and leave its records to the next run.
+            # Before the plan, which does not include a partition that is adopted in the meantime. A run with a target that
+            # counted such a partition as read would end and leave its records to the next run.
             assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
             if self._is_stopping(stream.name):
@@ -155,21 +156,21 @@ class Cycle:
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
-            # A member that was expelled meanwhile has nothing left of its plan, and has read nothing of what was adopted.
+            # A member that was expelled in the meantime has lost its plan, and has read nothing of the partitions.
             if self.session.assignment == assignment and self._assignment_wait.may_end(
                 assignment, adopted & self._watch.ends.keys(), target.ends
             ):
                 return None
-            # Nothing has failed: a run with a target waits for partitions that are on their way, as long as that takes.
+            # Nothing has failed. A run with a target waits without a limit for partitions that are on their way.
             self.session.begin_call()
             time.sleep(RETRY_INTERVAL_S)
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         began = self._clock()
-        # 1. Take what the group has now, and ask which ranges of others are done: the answer comes while the logs are asked.
+        # 1. Take the group's current records, and ask which ranges of others are done. The answer arrives during step 2.
         opened = self.session.step(Ledger.begin_plan)
-        # 2. Compare with the logs before anything is proposed, and go on behind what is lost. A plan from the old position would
-        #    have ranges that no longer exist, or would skip the first records of a topic that was created again.
+        # 2. Compare the records with the logs first, and continue after what is lost. A plan from the old position would have
+        #    ranges that no longer exist, or would skip the first records of a topic that was created again.
         while True:
             examined = self._watch.examine(stream, opened.records)
             if not examined.losses:
@@ -187,15 +188,15 @@ class Cycle:
         most = self._options.max_offsets_per_trigger if limited else None
         least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
         wanted = next_ranges(positions, self._watch.reachable, opened.again, least=least, most=most)
-        # 4. Propose. From now on these partitions are in flight, and one that is asked back drains until its claim is confirmed.
-        #    Partitions that have moved since step 1 are left out: the claim would wait for their next owners.
+        # 4. Propose. From now on these partitions are in flight: one that the group revokes drains until its claim is confirmed.
+        #    Partitions that have moved since step 1 are left out, because the claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
-            # No claim comes that would confirm the last plan on its way. Its records would stay lag until there are new ones.
+            # No claim follows that would also confirm the last plan, and its records would be lag until new ones arrive.
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, self._clock() - began, None)
             return None
-        # 5. Make the offset for Spark's log. A run that replays the plan knows nothing else of it.
+        # 5. Build the offset for Spark's log. It is all that a run that replays the plan will know about it.
         assignment = self.session.assignment
         offset = next_offset(
             start,
@@ -215,12 +216,12 @@ class Cycle:
         return offset
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
-        """Return the ranges of plan `end` that this stream reads, once each of them is claimed or found to be another member's.
+        """Return the ranges of plan `end` that this stream reads, once every range is claimed or found to be another member's.
 
         Raises:
             OffsetError: `start` and `end` belong to different streams.
             DataLossError: a topic of the plan was deleted, or created again, and `failOnDataLoss` is true.
-            ClaimTimeout: a partition was not adopted by its next owner within `assignmentTimeout`.
+            ClaimTimeout: the next owner of a partition did not adopt it within `assignmentTimeout`.
             CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
         if start.plan >= 0 and start.stream != end.stream:
@@ -228,15 +229,15 @@ class Cycle:
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
-        # 1. Join, if this is the first call after a restart. That may take minutes, in which the plan cannot become durable.
+        # 1. Join, if this is the first call after a restart. It may take minutes, during which the plan cannot become durable.
         self.session.become_member(stream, end)
-        # 2. Read the checkpoint before anything is claimed. The one of another stream would show plans as durable that are not:
-        #    their claims would be closed, and a restart would not read them again.
+        # 2. Read the checkpoint before anything is claimed. If it belonged to another stream, it would show plans as durable that
+        #    are not. Their claims would be closed, and a restart would not read them again.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = self._clock()
         granted = self.session.as_member(stream, end, lambda: self._claim(stream))
-        # 4. Watch for the moment at which Spark has finished the plan. Before all its claims are made it cannot be durable.
+        # 4. Watch for the moment when Spark has finished the plan. It cannot be durable before all its claims are made.
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
@@ -277,14 +278,14 @@ class Cycle:
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log.
 
-        Its claims are closed at once where a partition drains, or else with the next commit.
+        The claims of partitions that drain are closed immediately, and all others with the next commit.
         """
         self.session.begin_call()
         stream = self._stream(end, end.plan)
         self.session.as_member(stream, end, lambda: self.session.step(Ledger.durable, end.plan))
 
     def report(self) -> dict[str, Any] | None:
-        """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
+        """Return the ends, lags and held offsets of each partition as of the last plan; `None` before the run has joined."""
         if not self.session.has_joined:
             return None
         positions, held, ends = self.session.positions, self.session.held, self._watch.ends
@@ -306,9 +307,9 @@ class Cycle:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
         self.session.ending = True
-        # Before it takes time to leave: a later request is for the next run of this checkpoint.
+        # Before the run leaves, which takes time: a later request is for the next run of this checkpoint.
         request = None if self._stream_name is None else self._reports.asked_to_stop(self._stream_name)
-        # Before it leaves: claims that are open then stay open until the query is started again.
+        # Before the run leaves: claims that are open then stay open until the query is started again.
         all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
         self.session.leave()
         if self._stream_name is None:
@@ -329,7 +330,7 @@ class Cycle:
         self._warned_of_claims = True
         log.warning(
             "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. A partition "
-            "that moves meanwhile is released with its claim unconfirmed, and other clients of the group read it again. Use "
+            "that moves in that time is released with its claim unconfirmed, and other clients of the group read it again. Use "
             "smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,
@@ -348,17 +349,17 @@ class Cycle:
         return bool(self._topics.partitions(skip_missing=True))
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
-        """Return what the stream knows of itself when `offset` is its newest. Offsets of another cluster are void."""
+        """Return the stream as `offset`, its newest offset, describes it. Offsets of another cluster are void."""
         if self._stream_name is None:
             self._stream_name = offset.stream
-            self._reports.end_stop(offset.stream)  # an earlier run was asked to stop, and was killed meanwhile
+            self._reports.end_stop(offset.stream)  # an earlier run may have been killed while it was being stopped
         here = self._cluster_id()
         if offset.cluster is not None and here is not None and offset.cluster != here:
             if not self._moved:
                 self._moved = True
                 log.warning(
-                    "the checkpoint is of Kafka cluster %s, and this is cluster %s: the query goes on at the group's commits, "
-                    "and plan %d is not read again. Records that it had not finished may be duplicated",
+                    "the checkpoint is of Kafka cluster %s, but this is cluster %s: the query continues at the group's commits, "
+                    "and does not read plan %d again. Records that it had not finished may be duplicated",
                     offset.cluster,
                     here,
                     offset.plan,

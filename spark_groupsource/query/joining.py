@@ -1,4 +1,4 @@
-"""Joining the group: who this stream is, where it starts, and waiting until the group has given it something."""
+"""Joins the group: creates the member, fetches the group's commits, and waits for the first assignment."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ from spark_groupsource.timeouts import JOIN_INTERVAL_S
 log = logging.getLogger(__name__)
 
 FIRST_FETCH_TIMEOUT_S = 5.0
-"""Time limit of one request for the group's commits before this member joins, instead of FETCH_TIMEOUT_S. It is repeated, and a
-signal to stop is served in between."""
+"""The time limit of one request for the group's commits before this member joins, instead of FETCH_TIMEOUT_S. The request is
+repeated, and a signal to stop is served in between."""
 
 STOPPING_EVERY_S = 0.2
-"""How often a run that waits to join looks whether the query is being stopped."""
+"""How often a run that waits to join checks whether the query is being stopped."""
 
 JOIN_AGAIN_S = 1.0
-"""Between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
+"""The pause between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
 
 
 class Joining:
-    """Joins the group, and leaves it. `join` is called on the runner's main thread, `leave` from any thread."""
+    """Joins the group and leaves it. `join` is called on the runner's main thread, `leave` from any thread."""
 
     def __init__(
         self,
@@ -91,21 +91,21 @@ class Joining:
         """Whether the group has had a member of this run."""
 
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
-        """Join the group, and return once there is something to plan with: a member, and the records of its partitions.
+        """Join the group, and return the member and the records of its partitions once the run can plan with them.
 
-        A query that is being stopped, and that has nothing to confirm or to run again, gets a member that has not joined yet.
+        If the query is being stopped and has nothing to confirm or to run again, the member may not have joined yet.
 
         Args:
-            stream: what the checkpoint says.
+            stream: the stream as its checkpoint describes it.
             newest: the newest offset of the checkpoint.
-            deadline: until when it waits.
+            deadline: how long to wait for the group.
 
         Raises:
             AssignmentTimeout: the group gave no assignment before the deadline.
-            MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, has had it for as long.
-            NotAConsumerGroup: the group is of another kind.
-            MembershipError: it refuses this member's assignor or protocol, or is full. If this run has been a member before,
-                it has been full until the deadline.
+            MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, until the deadline.
+            NotAConsumerGroup: the group is not a consumer group.
+            MembershipError: the group refuses this member's assignor or protocol, or is full. If this run has been a member
+                before, the group was full until the deadline.
         """
         options = self._options
         if newest.plan < 0:
@@ -115,8 +115,8 @@ class Joining:
             try:
                 return self._join_once(stream, deadline)
             except MemberFenced as error:
-                # KIP-848: a static member that was killed holds its instance id until its session is over. With the classic
-                # protocol the newest member gets the id. One that would take it back ends the other query.
+                # Under KIP-848 a static member that was killed keeps its instance id until its session is over. With the classic
+                # protocol the newest member gets the id, so a member that took it back would end the other query.
                 if options.group_protocol == "classic":
                     raise
                 deadline.pause_after(error, JOIN_AGAIN_S)
@@ -131,12 +131,12 @@ class Joining:
             self._member.close()
 
     def _counts_twice(self) -> bool:
-        """Return whether the group may be full because it counts this run's earlier member until that one's session ends."""
+        """Return whether the group may be full only because the session of this run's earlier member is not over yet."""
         member = self._member
         return self._has_joined and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
-        """Return that the group is of another kind, if it is. It refuses this member as one of another assignor or protocol."""
+        """Return the reason for a refusal. A group of another kind refuses a member as if its assignor or protocol were wrong."""
         if type(refused) is MembershipError:
             try:
                 with GroupAdminProcess(self._options.client_settings()) as group:
@@ -144,7 +144,7 @@ class Joining:
             except NotAConsumerGroup as other:
                 return other
             except BrokerError as unknown:
-                log.info("whether the group is of another kind is not known: %s", unknown)
+                log.info("cannot find out whether the group is a consumer group: %s", unknown)
         return refused
 
     def _join_once(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
@@ -183,8 +183,8 @@ class Joining:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        # Before it joins: a query whose checkpoint is behind the group has to end without having taken a partition from others,
-        # and what is claimed by then is from before this query.
+        # Before it joins, because a query whose checkpoint is behind the group must end without taking a partition from others.
+        # Also, claims that exist by now cannot be this run's.
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
         member.start(ledger)
         if options.group_protocol == "consumer":
@@ -197,7 +197,7 @@ class Joining:
         return member, ledger
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group holds for all subscribed partitions. The member's thread does not use its consumer yet."""
+        """Return the group's commits for all subscribed partitions. The member's thread does not use the consumer yet."""
 
         def fetched() -> dict[TopicPartition, GroupCommit]:
             partitions = self._subscribed()

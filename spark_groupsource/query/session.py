@@ -1,6 +1,6 @@
-"""This run's part in its group: it joins, takes the ledger's steps, and does what follows from each error (`action_after`).
+"""Manages one run's membership of its group: joins, takes the ledger's steps, and reacts to their errors (`action_after`).
 
-The ledger's steps are done on the consumer's thread (`Member.call`).
+The ledger's steps run on the consumer's thread (`Member.call`).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STEP_S = 15.0
-"""How long a step is tried again at least, if it fails. What the call waited for before may have taken its whole time, such as a
-leader without an answer, which is no matter of the group's. A coordinator moves within seconds, and a rebalance ends."""
+"""The least time for which a failing step is retried. An earlier wait of the same call, such as for a leader that does not
+answer, may have used up the call's whole time, although a coordinator moves, and a rebalance ends, within seconds."""
 
 NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Action(Enum):
-    """What a run does about an error of a step."""
+    """A run's reaction to the error of a step."""
 
-    RETRY = "take the step again: the brokers answer later, or the group's rebalance ends"
+    RETRY = "take the step again, because the brokers will answer later, or the group's rebalance will end"
     GIVE_UP_TOPIC = "give up the partitions of deleted topics, and take the step again"
     REJOIN = "leave the group, and take the steps of this call again as a new member"
     END = "end the query"
 
 
 def action_after(error: GroupKafkaError) -> Action:
-    """Return what a run does about an error of a step."""
+    """Return a run's reaction to the error of a step."""
     match error:
         case CommitOutcomeUnknown():
             return Action.REJOIN
@@ -59,9 +59,9 @@ def action_after(error: GroupKafkaError) -> Action:
 
 
 class Session:
-    """The membership of one run, which begins anew after a commit without an answer.
+    """The membership of one run. After a commit without an answer, the run leaves the group and joins it as a new member.
 
-    Any thread may call `leave` and `report_durable` and read what the properties show; the rest is for the runner's main thread.
+    Any thread may call `leave` and `report_durable` and read the properties. The rest is for the runner's main thread.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Session:
         Args:
             joining: joins the group.
             loss_watch: finds out which topics were deleted.
-            patience_s: how many seconds of one call of Spark's may be spent with waiting (`assignmentTimeout`).
+            patience_s: how many seconds one call of Spark's may wait (`assignmentTimeout`).
             fail_on_data_loss: whether a loss ends the query.
             clock: returns seconds, monotonic.
         """
@@ -91,19 +91,19 @@ class Session:
         """Whether there has been a membership."""
         self.member: Member
         self.ledger: Ledger
-        """The newest member that has its first assignment, and the records of its partitions, once there are such. Until then
-        other threads see the earlier ones, which show what was closed."""
+        """The newest member that has its first assignment, and the records of its partitions. While a new member joins, other
+        threads see the earlier one, which shows the claims that were closed."""
         self._has_left = False
-        """Whether that membership is over, and a new one is to take its place."""
+        """Whether that membership is over, so that the next step needs a new one."""
         self.ending = False
-        """Whether the run is being stopped, so that it does not join again. Any thread may set it."""
+        """Whether the run is being stopped, so that it must not join again. Any thread may set it."""
         self.begin_call()
 
-    # What the group and its ledger show: values that the consumer's thread replaces and never edits.
+    # What the group and its ledger show. The consumer's thread replaces these values and never edits them.
 
     @property
     def assignment(self) -> Assignment:
-        """What the group has given to this driver."""
+        """The partitions that the group has assigned to this driver."""
         return self.member.assignment if self.has_joined else Assignment()
 
     @property
@@ -117,11 +117,11 @@ class Session:
         return self.ledger.held if self.has_joined else NOTHING
 
     def is_closed(self, plan: int) -> bool:
-        """Return whether the claims of a plan were closed because it was reported as durable."""
+        """Return whether the claims of a plan were closed after a report that it is durable."""
         return self.has_joined and self.ledger.closed >= plan
 
     def cannot_close(self, plan: int) -> bool:
-        """Return whether this run can no longer close the claims of a plan: its member has ended, or the group has refused."""
+        """Return whether this run can no longer close a plan's claims, because its member has ended or the group has refused."""
         if not self.has_joined:
             return False
         has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}
@@ -129,11 +129,11 @@ class Session:
 
     @property
     def leaves_nothing_claimed(self) -> bool:
-        """Whether this run has left, and the group shows all claims of its plans as done. One that has not joined cannot know."""
+        """Whether this run has left, and the group shows all claims of its plans as done. False for a run that has not joined."""
         return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:
-        """Return whether the group has asked for partitions back that are still to be confirmed."""
+        """Return whether the group has revoked partitions whose claims are not confirmed yet."""
         return bool(self.assignment.draining)
 
     def report_durable(self, stream: str, plan: int) -> None:
@@ -148,12 +148,12 @@ class Session:
     # How long a call takes.
 
     def begin_call(self) -> None:
-        """Have what fails from now on tried again for `assignmentTimeout`: the steps of one call of Spark's share this time."""
+        """Begin a call of Spark's, whose steps share one `assignmentTimeout` for their waits and retries."""
         self.deadline = Deadline(self._patience_s, clock=self._clock)
-        """Until when the current call of Spark's waits, and what fails in it is tried again."""
+        """The end of the waits and retries of the current call."""
 
     def step_deadline(self) -> Deadline:
-        """Return until when a step that begins now is tried again: until the call's time is over, and for `STEP_S` at least."""
+        """Return the deadline for retries of a step that begins now: the end of the call's time, but at least `STEP_S`."""
         least_s = min(STEP_S, self._patience_s)
         return self.deadline if self.deadline.left >= least_s else Deadline(least_s, clock=self._clock)
 
@@ -182,7 +182,7 @@ class Session:
             except GroupKafkaError as error:
                 if action_after(error) is not Action.REJOIN:
                     raise
-                # From the first one on: to learn that there is no answer may take longer than the whole patience.
+                # The time counts from the first failure, because it may take longer than the whole patience to learn of that.
                 if not has_failed:
                     self.begin_call()
                 has_failed = True
@@ -190,9 +190,9 @@ class Session:
                     raise
                 # As text: an error would keep the earlier membership as long as a handler keeps the line.
                 why = str(error)
-                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", why)
-            # The commit may still be on its way, and would undo the next claim if it arrived after that. Brokers refuse it once
-            # its member has left. To read back what the group holds would not show what is on its way.
+                log.warning("this driver leaves the group and joins it as a new member, because a commit got no answer: %s", why)
+            # The commit may still be on its way. If it arrived after the next claim, it would undo that claim, but brokers refuse
+            # it once its member has left. Reading back the group's commits would not show a commit that is on its way.
             self._joining.leave()
             self._has_left = True
 
@@ -203,7 +203,7 @@ class Session:
         self.has_joined = True
         if self._has_left:
             self._has_left = False
-            # The earlier one keeps its clients, and perhaps a child process, until Python collects it. The runner rarely does.
+            # The earlier member keeps its clients, and perhaps a child process, until Python collects it, which is rare here.
             gc.collect()
 
     # Steps of a member.
@@ -212,17 +212,17 @@ class Session:
         """Do a step of the ledger on the consumer's thread.
 
         Raises:
-            GroupKafkaError: what the step raises, or what has ended the member.
+            GroupKafkaError: the step's own error, or the error that has ended the member.
         """
         return self.member.call(lambda: step(self.ledger, *args, **kwargs))
 
     def step(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do a step of the ledger, and again while an error allows it.
+        """Do a step of the ledger, and retry it as its errors allow.
 
         Raises:
-            DataLossError: a topic was deleted that the step would commit for, and `failOnDataLoss` is true.
-            GroupKafkaError: an error that does not pass, or the last one before the deadline; or at once the error that ended
-                the member.
+            DataLossError: the step would commit for a topic that was deleted, and `failOnDataLoss` is true.
+            GroupKafkaError: an error that is not retriable, the last one before the deadline, or immediately the error that
+                has ended the member.
         """
         deadline = self.step_deadline()
         while True:
@@ -232,7 +232,7 @@ class Session:
                 self._prepare_again(error, deadline)
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim what can be claimed now of plan `stream.logged`.
+        """Claim the ranges of plan `stream.logged` that can be claimed now.
 
         The ranges of deleted topics are left out, because no member can adopt or read them.
 
@@ -249,7 +249,7 @@ class Session:
                     left = self._without_deleted(stream)
 
     def go_on(self, losses: Sequence[PartitionLoss]) -> None:
-        """Continue behind what is lost, and give up the partitions of deleted topics.
+        """Continue after what is lost, and give up the partitions of deleted topics.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
@@ -258,14 +258,14 @@ class Session:
         self.step(Ledger.go_on, losses)
 
     def _prepare_again(self, error: GroupKafkaError, deadline: Deadline) -> Action:
-        """Do what has to be done before a step is taken again, and wait a moment; raise the error if it is not taken again."""
+        """Prepare to retry a step, and wait a moment. Raise the error if the step must not be retried."""
         action = action_after(error)
-        # What has ended the member is raised by every later step, also if it is an error that passes.
+        # Every later step raises the error that has ended the member, even if it is a retriable one.
         if action in {Action.REJOIN, Action.END} or error is self.member.failure:
             raise error
         if action is Action.GIVE_UP_TOPIC:
-            # The coordinator may learn of a deletion before the broker that is asked about the topic. Then there is nothing to
-            # give up yet, and the same commit is refused again.
+            # The coordinator may learn of a deletion before the broker that is asked about the topic does. Until then there is
+            # nothing to give up, and the same commit is refused again.
             losses = self._loss_watch.just_deleted(self.once(Ledger.known))
             self._refuse_or_warn(losses)
             self._give_up(losses)
@@ -280,11 +280,11 @@ class Session:
     def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
         """End the query, or warn of each loss once."""
         if losses and self._fail_on_data_loss:
-            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
+            # The query still commits while it ends, and brokers accept no commit for a deleted topic.
             self._give_up(losses)
             refuse(losses)
         self._loss_watch.warn(losses)
 
     def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
-        # No commit comes of it, so there is nothing to try again.
+        # This step commits nothing, so there is nothing to retry.
         self.once(Ledger.go_on, [loss for loss in losses if loss.cause is Cause.DELETED])

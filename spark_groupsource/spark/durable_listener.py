@@ -47,7 +47,7 @@ JsonOffset = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """One source of a running query, as its micro-batches have shown it."""
+    """One source of a running query, as far as its micro-batches have shown it."""
 
     query: str
     """The query's id."""
@@ -56,9 +56,9 @@ class Source:
     """The query's name, or its id if it has none."""
     has_state: bool
     topics: frozenset[str]
-    """All topics that it has shown in this run."""
+    """All topics that the source has shown in this run."""
     offset: JsonOffset
-    """The end offset of its newest micro-batch."""
+    """The end offset of the query's newest micro-batch."""
 
 
 def topics_in(offset: JsonOffset) -> frozenset[str]:
@@ -92,14 +92,14 @@ def gave_up_a_part(earlier: JsonOffset, later: JsonOffset) -> bool:
 
 
 class SharedGroups:
-    """Keeps track of the sources of all running queries of this driver. Used on the thread of Spark's listeners."""
+    """Tracks the sources of all running queries of this driver. Used on the thread of Spark's listeners."""
 
     def __init__(self) -> None:
         self._application: str | None = None
         self._sources: dict[str, Source] = {}
         """The sources by stream name, which a restart on the same checkpoint keeps."""
         self._warned: set[object] = set()
-        """What was warned of: ids of queries with state, and groups with the ids of the queries that share them."""
+        """The warnings so far: ids of queries with state, and groups with the ids of the queries that share them."""
 
     def begin(self, application: str) -> None:
         """Forget the queries of an earlier SparkContext, because Spark does not report their end when the context is stopped."""
@@ -108,9 +108,10 @@ class SharedGroups:
             self._sources.clear()
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """Take the progress of a micro-batch, as Spark's JSON. Several listeners may pass the same progress.
+        """Note the progress of a micro-batch, as Spark's JSON. Several listeners may pass the same progress.
 
-        A plan of an earlier run, which is replayed or has no successor yet, does not show what this run subscribes to.
+        A plan of an earlier run, which is replayed or has no successor yet, is ignored: it does not show what this run subscribes
+        to.
         """
         if "latestOffset" not in progress["durationMs"]:
             return

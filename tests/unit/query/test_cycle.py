@@ -167,7 +167,7 @@ def test_offsets_of_another_cluster_are_void_and_said_so_once(run: Run, caplog: 
     logged = run.logged()
     run.cluster = "elsewhere"
     assert [run.cycle.claim(run.durable, logged) for _ in range(2)] == [{}, {}]
-    assert caplog.text.count("the checkpoint is of Kafka cluster here, and this is cluster elsewhere") == 1
+    assert caplog.text.count("the checkpoint is of Kafka cluster here, but this is cluster elsewhere") == 1
 
 
 def test_a_run_that_leaves_with_claims_answers_at_once_that_something_may_be_claimed(run: Run) -> None:

@@ -41,6 +41,10 @@ from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
+LAST_REPORT_S = 2.0
+"""How long a run that was asked to stop waits for the report of its last plan, instead of AT_STOP_S. The program itself reports the
+plan, right before or after it stops the query."""
+
 LAST_READ_S = 0.5
 """How long a run whose driver has died waits to learn that its last plan is durable: no report can come, so it only reads the
 checkpoint once."""
@@ -310,7 +314,8 @@ class Cycle:
         # Before the run leaves, which takes time: a later request is for the next run of this checkpoint.
         request = None if self._stream_name is None else self._reports.asked_to_stop(self._stream_name)
         # Before the run leaves: claims that are open then stay open until the query is started again.
-        all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
+        wait_s = LAST_READ_S if with_driver else AT_STOP_S if request is None else LAST_REPORT_S
+        all_closed = self._durable_watch.conclude(wait_s)
         self.session.leave()
         if self._stream_name is None:
             return

@@ -162,8 +162,8 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
                 running = [stop for stop in running if not stop.is_over()]
                 if not running or hurried():
                     break
-        for stop in stops:
-            stop.report_finished()  # a micro-batch may have ended between the last check and the interruption
+            for stop in running:
+                stop.interrupt()
         # A rebalance, as when another query of the group leaves, may delay the source's last commit.
         for _ in Deadline(deadline.left + LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
             if hurried() or not any(stop.is_unanswered() for stop in stops):
@@ -238,6 +238,11 @@ class _Stop:
             return False
         self._end(self._query)
         return True
+
+    def interrupt(self) -> None:
+        """Stop the query in its running micro-batch."""
+        self._end(self._query)
+        self.report_finished()  # the micro-batch may have ended just before, and its source waits a moment for the report
 
     def _has_asked(self, stream: str) -> bool:
         """Whether a source has the newest request, or has answered it. A run that begins removes the requests that it finds."""

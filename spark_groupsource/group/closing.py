@@ -1,6 +1,6 @@
-"""Decides which reports of a durable plan count, and keeps track of the claims that are then left to close.
+"""Decides which reports of a durable plan count, and tracks the claims that remain to be closed after such a report.
 
-Reports come from another thread. They may come late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
+Reports come from another thread. They may arrive late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
 at once").
 """
 
@@ -17,11 +17,11 @@ CLOSE_AGAIN_AFTER_S = 1.0
 """Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
 Report = tuple[str, int]
-"""A stream, and the plan of it that is reported to be in Spark's commit log."""
+"""A stream, and its plan that is reported to be in Spark's commit log."""
 
 
 def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool:
-    """Return whether a report proves that the newest claimed plan is durable, which is news for the stream.
+    """Return whether a report proves that the newest claimed plan is durable, and the stream does not know that yet.
 
     A report of an earlier plan is late, and closes nothing more. Any other report comes from another stream, or from another copy
     of the checkpoint. If such a report counted, it would close claims whose rows are in no sink, and the rows would be lost.
@@ -51,7 +51,7 @@ class Closing:
         self._report: Report | None = None
         """The newest report. Another thread replaces it."""
         self._unclosed = False
-        """Whether a plan was reported as durable, and its claims are not closed yet."""
+        """Whether the claims of a plan that was reported as durable are still to be closed."""
         self.unclosable: Collection[TopicPartition] = frozenset()
         """Partitions of deleted topics. Claims of a durable plan stay open there, because no record can be written for them."""
         self.closed = -1

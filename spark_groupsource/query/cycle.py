@@ -42,8 +42,8 @@ from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 log = logging.getLogger(__name__)
 
 LAST_REPORT_S = 2.0
-"""How long a run that was asked to stop waits for the report of its last plan, instead of AT_STOP_S. The program itself writes this
-report, right before or after it stops the query."""
+"""How long a run that was asked to stop waits for the report of its last plan, instead of AT_STOP_S. The program itself writes
+this report, right before or after it stops the query."""
 
 LAST_READ_S = 0.5
 """How long a run whose driver has died waits to learn that its last plan is durable: no report can come, so it only reads the

@@ -36,7 +36,7 @@ from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.session import Session
 from spark_groupsource.query.starting_offsets import StartingOffsets
 from spark_groupsource.query.unsubscribed import with_ranges, without_refused, without_waiting
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,8 @@ class Cycle:
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
+        self._request: bytes | None = None
+        """The newest request to plan nothing new that was answered with an empty plan."""
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self.session.report_durable,
@@ -153,8 +155,12 @@ class Cycle:
             # counted such a partition as read would end and leave its records to the next run.
             assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
-            if self._is_stopping(stream.name):
+            request = self._reports.asked_to_stop(stream.name)
+            if request is not None:
                 self.session.step(Ledger.confirm)
+                if request != self._request:
+                    self._request = request
+                    self._reports.answer_stop(stream.name, request, Answer.PLANS_NOTHING)
                 return None
             planned = self._plan(stream, start, limited=limited)
             target = self._watch.target
@@ -324,8 +330,8 @@ class Cycle:
             self._reports.end_stop(self._stream_name)
             self._reports.discard(self._stream_name)
         elif request is not None:  # the driver's program waits for the answer
-            nothing_claimed = all_closed and self.session.leaves_nothing_claimed
-            self._reports.answer_stop(self._stream_name, request, nothing_claimed=nothing_claimed)
+            is_clean = all_closed and self.session.leaves_nothing_claimed
+            self._reports.answer_stop(self._stream_name, request, Answer.LEFT if is_clean else Answer.LEFT_WITH_CLAIMS)
 
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""

@@ -8,8 +8,8 @@ of the checkpoint, with the same stream but with plans of its own.
    driver, reads.
 2. The request (`.stop`). The program asks the runner to plan nothing new (spark/graceful_stop.py). Its text is random. Before its
    first plan a runner removes a request and an answer that it finds, because they may be of a run that was killed.
-3. The answer (`.left`). A runner that was asked before it began to leave repeats the request's text here once it has left the
-   group, and adds whether anything may stay claimed.
+3. The answer (`.answer`). It repeats the request's text, and says how far the runner is: it has returned an empty plan to Spark,
+   or has left the group, with or without claims.
 
 The folder is open to this user only, and files are always replaced as a whole.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import secrets
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 from spark_groupsource.errors import ReportsUnavailable
@@ -30,11 +31,16 @@ _LONGEST = 200
 _STOP = ".stop"
 """The end of a request's name. No stream's name has a dot."""
 
-_LEFT = ".left"
+_ANSWER = ".answer"
 """The end of an answer's name."""
 
-_ANSWERS = {True: b" nothing is claimed", False: b" something may be claimed"}
-"""What an answer adds to the text of the request."""
+
+class Answer(Enum):
+    """The runner's answer to a request to plan nothing new."""
+
+    PLANS_NOTHING = "plans nothing new, and has confirmed all finished micro-batches"
+    LEFT = "has left the group, and nothing is claimed"
+    LEFT_WITH_CLAIMS = "has left the group, and something may be claimed"
 
 
 class DriverReports:
@@ -101,30 +107,26 @@ class DriverReports:
         """Return the request to plan nothing new; `None` if there is none, or the folder cannot be read."""
         return self._content(stream, _STOP)
 
-    def answer_stop(self, stream: str, request: bytes, *, nothing_claimed: bool) -> None:
-        """Answer that the runner has left the group, unless there is a newer request. Safe in a signal handler.
-
-        Args:
-            stream: the stream's name.
-            request: the request that the runner found before it began to leave.
-            nothing_claimed: whether the group shows all plans of the stream as done. Otherwise something may stay claimed.
-        """
-        if self._content(stream, _STOP) == request:
-            # A second file, rather than the request under another name: a request for the next run could come in between, and
-            # would be renamed instead. If that request is removed below, the program repeats it.
-            with suppress(ReportsUnavailable):
-                self._folder.replace(self._name(stream) + _LEFT, (request + _ANSWERS[nothing_claimed]).decode())
+    def answer_stop(self, stream: str, request: bytes, answer: Answer) -> None:
+        """Answer a request, unless there is a newer one. Safe in a signal handler."""
+        if self._content(stream, _STOP) != request:
+            return
+        # A second file, rather than the request under another name: a request for the next run could come in between, and would
+        # be renamed instead. If that request is removed below, the program repeats it.
+        with suppress(ReportsUnavailable):
+            self._folder.replace(self._name(stream) + _ANSWER, _text(request, answer).decode())
+        if answer is not Answer.PLANS_NOTHING:
             self._remove(stream, _STOP)
 
-    def answer(self, stream: str, request: bytes) -> bool | None:
-        """Return whether nothing stays claimed, as the runner has answered this request; `None` without an answer so far."""
-        content = self._content(stream, _LEFT)
-        return next((nothing_claimed for nothing_claimed, text in _ANSWERS.items() if content == request + text), None)
+    def answer(self, stream: str, request: bytes) -> Answer | None:
+        """Return the runner's newest answer to this request; `None` if it has not answered yet."""
+        content = self._content(stream, _ANSWER)
+        return next((answer for answer in Answer if content == _text(request, answer)), None)
 
     def end_stop(self, stream: str) -> None:
         """Remove the request to plan nothing new, and the answer, if they exist."""
         self._remove(stream, _STOP)
-        self._remove(stream, _LEFT)
+        self._remove(stream, _ANSWER)
 
     def _content(self, stream: str, end: str) -> bytes | None:
         try:
@@ -140,3 +142,7 @@ class DriverReports:
         if not re.fullmatch(STREAM_NAME, stream):
             raise ReportsUnavailable(f"{stream[:80]!r} is not a valid stream name")
         return f"{self._driver}-{stream}"
+
+
+def _text(request: bytes, answer: Answer) -> bytes:
+    return request + b" " + answer.value.encode()

@@ -5,7 +5,8 @@
 1. The program asks the source to plan nothing new, with a file (reports/driver_reports.py). The file is named after the stream,
    whose name is in the query's offsets.
 2. Spark finishes its micro-batch. The program reports that to the source, so no listener is needed.
-3. The program stops the query between two micro-batches. The source confirms its claims, leaves the group, and answers.
+3. The source answers once it has returned an empty plan to Spark. If the next trigger is far away, it is not asked for a plan.
+4. The program stops the query between two micro-batches. The source confirms its claims, leaves the group, and answers again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groupsource.checkpoint.offset_log import offsets_by_stream
 from spark_groupsource.errors import NotWithSparkConnect, ReportsUnavailable
 from spark_groupsource.patience import Deadline
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
 from spark_groupsource.timeouts import AT_STOP_S
 
@@ -42,6 +43,8 @@ LOOK_EVERY_S = 0.1
 
 RANGES_SHOWN = 10
 """The most ranges of an interrupted micro-batch that a warning lists."""
+
+HAS_LEFT = frozenset({Answer.LEFT, Answer.LEFT_WITH_CLAIMS})
 
 Offset = dict[str, Any]
 
@@ -207,8 +210,6 @@ class _Stop:
         self._execution = query._jsq.streamingQuery()
         self._asked: dict[str, bytes] = {}
         """The newest request to the source of each stream."""
-        self._batch: int | None = None
-        """The newest micro-batch that was finished after the source was asked."""
         self._ended_by_itself = False
 
     def is_over(self) -> bool:
@@ -234,7 +235,7 @@ class _Stop:
                     self._reports.end_stop(stream)
                 return True
         finished = self.report_finished()
-        if not self._is_between(progress, status, has_others=len(lines) > len(planned) > 0) or _unfinished(planned, finished):
+        if not self._is_between(progress, status) or _unfinished(planned, finished):
             return False
         self._end(self._query)
         return True
@@ -245,11 +246,11 @@ class _Stop:
         self.report_finished()  # the micro-batch may have ended just before, and its source waits a moment for the report
 
     def _has_asked(self, stream: str) -> bool:
-        """Whether a source has the newest request, or has answered it. A run that begins removes the requests that it finds."""
+        """Whether a source has the newest request, or has left after it. A run that begins removes the requests that it finds."""
         request = self._asked.get(stream)
         if request is None:
             return False
-        return self._reports.asked_to_stop(stream) == request or self._reports.answer(stream, request) is not None
+        return self._reports.asked_to_stop(stream) == request or self._reports.answer(stream, request) in HAS_LEFT
 
     def _has_ended(self, status: Mapping[str, Any]) -> bool:
         """Whether the query has ended by itself, or is about to. Spark stops the source before a query is no longer active."""
@@ -271,21 +272,19 @@ class _Stop:
         except Exception:  # noqa: BLE001 -- a file system may raise anything, and then the query itself fails with it
             return False
 
-    def _is_between(self, progress: StreamingQueryProgress | None, status: Mapping[str, Any], *, has_others: bool) -> bool:
+    def _is_between(self, progress: StreamingQueryProgress | None, status: Mapping[str, Any]) -> bool:
         """Whether the query is between two triggers, or only a micro-batch without this source's records can be running.
 
         Args:
             progress: the newest progress of this run.
             status: the query's status, which was read after the progress.
-            has_others: whether the query has sources of other formats.
         """
-        if progress is None:
-            return False  # the first trigger of the run is not over, and may finish a micro-batch of an earlier run
-        if self._batch is None:
-            self._batch = progress.batchId
-        # Another source may leave no pause between two triggers. The next micro-batch may have been planned before the request,
-        # but the one after it was not.
-        return not status["isTriggerActive"] or (has_others and progress.batchId >= self._batch + 2)
+        # Once a source has planned nothing, it plans nothing in later triggers either. Triggers may follow each other without a
+        # pause, but a trigger that waits for its time calls no source.
+        if self._asked and set(self._answers().values()) == {Answer.PLANS_NOTHING}:
+            return True
+        # The first trigger of a run may finish a micro-batch of an earlier run. There is no progress before it is over.
+        return progress is not None and not status["isTriggerActive"]
 
     def report_finished(self) -> dict[str, Offset]:
         """Report the newest finished micro-batch to the source, and return its offsets by stream."""
@@ -297,7 +296,7 @@ class _Stop:
 
     def is_unanswered(self) -> bool:
         """Return whether a source may still leave the group and answer."""
-        return None in self._answers().values()
+        return not HAS_LEFT.issuperset(self._answers().values())
 
     def warn_of_claims(self) -> bool:
         """Warn of ranges that may stay claimed, and return whether there are any."""
@@ -314,7 +313,7 @@ class _Stop:
             return True
         planned = {stream: offset for stream, offset in offsets_by_stream(lines).items() if offset["plan"] >= 0}
         unfinished = _unfinished(planned, offsets_by_stream(self._lines("committedOffsets")))
-        unconfirmed = {stream for stream, nothing_claimed in self._answers().items() if not nothing_claimed}
+        unconfirmed = {stream for stream, answer in self._answers().items() if answer is not Answer.LEFT}
         if not self._ended_by_itself:  # the first plan may have come after the last check
             unconfirmed |= planned.keys() - self._asked.keys()
         may_be_claimed = planned.keys() & (unconfirmed | unfinished.keys())
@@ -340,8 +339,8 @@ class _Stop:
             self._reports.end_stop(stream)
         self._asked.clear()
 
-    def _answers(self) -> dict[str, bool | None]:
-        """Return what the source of each stream has answered: whether nothing stays claimed; `None` without an answer so far."""
+    def _answers(self) -> dict[str, Answer | None]:
+        """Return the newest answer of the source of each stream; `None` if it has not answered yet."""
         return {stream: self._reports.answer(stream, request) for stream, request in self._asked.items()}
 
     def _lines(self, which: str) -> list[str]:

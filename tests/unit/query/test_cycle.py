@@ -24,7 +24,7 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.query.joining import Joining
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from tests.support.group_in_memory import LOG_START, GroupInMemory
 from tests.support.options import parse
 
@@ -170,13 +170,28 @@ def test_offsets_of_another_cluster_are_void_and_said_so_once(run: Run, caplog: 
     assert caplog.text.count("the checkpoint is of Kafka cluster here, but this is cluster elsewhere") == 1
 
 
+def test_a_run_that_is_asked_to_stop_answers_when_spark_has_an_empty_plan(run: Run) -> None:
+    reports = DriverReports(os.getppid())
+    run.cycle.plan(run.durable, limited=True)
+    request = reports.ask_to_stop(run.durable.stream)
+    assert reports.answer(run.durable.stream, request) is None
+    for _ in range(2):
+        assert run.plan() is None
+        assert reports.answer(run.durable.stream, request) is Answer.PLANS_NOTHING
+    request = reports.ask_to_stop(run.durable.stream)
+    assert run.plan() is None
+    assert reports.answer(run.durable.stream, request) is Answer.PLANS_NOTHING
+    reports.end_stop(run.durable.stream)
+    assert run.plan() is not None
+
+
 def test_a_run_that_leaves_with_claims_answers_at_once_that_something_may_be_claimed(run: Run) -> None:
     reports = DriverReports(os.getppid())
     logged = run.logged()
     run.cycle.claim(run.durable, logged)
     request = reports.ask_to_stop(logged.stream)
     run.cycle.stop()
-    assert reports.answer(logged.stream, request) is False
+    assert reports.answer(logged.stream, request) is Answer.LEFT_WITH_CLAIMS
     reports.end_stop(logged.stream)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.errors import ReportsUnavailable
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 
 STREAM = "0123456789abcdef"
 
@@ -88,16 +88,16 @@ def test_a_request_to_stop_is_seen_by_the_runners_of_this_driver_until_it_is_end
     assert reports.read(STREAM) == 7
 
 
-@pytest.mark.parametrize("nothing_claimed", [False, True])
-def test_a_runner_that_was_asked_earlier_does_not_answer_a_newer_request(reports: DriverReports, nothing_claimed: bool) -> None:
+@pytest.mark.parametrize("answer", Answer)
+def test_a_runner_that_was_asked_earlier_does_not_answer_a_newer_request(reports: DriverReports, answer: Answer) -> None:
     earlier, request = (reports.ask_to_stop(STREAM) for _ in range(2))
-    reports.answer_stop(STREAM, earlier, nothing_claimed=nothing_claimed)
+    reports.answer_stop(STREAM, earlier, answer)
     assert reports.asked_to_stop(STREAM) == request
     assert reports.answer(STREAM, request) is None
-    reports.answer_stop(STREAM, request, nothing_claimed=nothing_claimed)
-    assert reports.answer(STREAM, request) is nothing_claimed
+    reports.answer_stop(STREAM, request, answer)
+    assert reports.answer(STREAM, request) is answer
     assert reports.answer(STREAM, earlier) is None
-    assert reports.asked_to_stop(STREAM) is None
+    assert reports.asked_to_stop(STREAM) == (request if answer is Answer.PLANS_NOTHING else None)
     reports.end_stop(STREAM)
     assert not list(reports.folder.iterdir())
 
@@ -106,5 +106,5 @@ def test_a_folder_of_others_asks_for_nothing(reports: DriverReports) -> None:
     request = reports.ask_to_stop(STREAM)
     reports.folder.chmod(0o777)
     assert reports.asked_to_stop(STREAM) is None
-    reports.answer_stop(STREAM, request, nothing_claimed=True)
+    reports.answer_stop(STREAM, request, Answer.LEFT)
     assert reports.answer(STREAM, request) is None

@@ -292,7 +292,9 @@ def test_a_restarted_query_that_waits_to_join_says_whether_its_earlier_run_has_l
 
 
 @pytest.fixture
-def waits_in_claim(queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, left: Left) -> WaitsInClaim:
+def waits_in_claim(
+    queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, admin: AdminClient, left: Left
+) -> WaitsInClaim:
     """Restarts a query whose claim is gone with the group. Until the end of the block another client has its partition."""
 
     def fail(_: DataFrame, __: int) -> None:
@@ -306,7 +308,7 @@ def waits_in_claim(queries: Queries, topic: MakeTopic, produce: Produce, cluster
         until(lambda: not query.running.isActive, "it has failed")
         until(lambda: left(name)[1] == 0, "it has left")
         group = f"group-of-{name}"
-        AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).delete_consumer_groups([group])[group].result(60)
+        admin.delete_consumer_groups([group])[group].result(60)
         settings = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
         with plain_member(cluster, group, name, settings) as other:
             until(lambda: other.owned == 1, "the other client has the partition")

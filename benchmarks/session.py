@@ -18,10 +18,10 @@ from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.shared import read_one_by_one
 from spark_groupsource.options.model import Options
-from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.columns import requested
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
+from spark_groupsource.spark.version_readers import AdmissionControlReader
 
 
 class PureKafkaDataSource(GroupKafkaDataSource):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
-TESTS = ("tests/spark", "tests/unit/spark/test_startless_reader.py")
+TESTS = ("tests/spark", "tests/unit/spark/test_version_readers.py")
 # As in `make test`.
 IN_PROCESSES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart=0")
 # PySpark before 4.2 leaves it to the garbage collector to close the sockets of `collect`.

@@ -1,6 +1,6 @@
 """Decides which reports of durable plans to believe, and remembers whether claims still have to be closed.
 
-Reports come from another thread. They may come late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
+Reports come from another thread. They may arrive late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
 at once").
 """
 
@@ -17,11 +17,11 @@ CLOSE_AGAIN_AFTER_S = 1.0
 """Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
 Report = tuple[str, int]
-"""A stream, and the plan of it that is reported to be in Spark's commit log."""
+"""A stream, and its plan that is reported to be in Spark's commit log."""
 
 
 def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool:
-    """Return whether a report proves that the newest claimed plan is durable, which is news for the stream.
+    """Return whether a report proves that the newest claimed plan is durable, and the stream does not know that yet.
 
     A report of an earlier plan is late, and closes nothing more. Any other report comes from another stream, or from another copy
     of the checkpoint. If such a report counted, it would close claims whose rows are in no sink, and the rows would be lost.
@@ -37,7 +37,7 @@ def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool
 class Closing:
     """Follows the newest plan's claims from the commit that makes them until they are closed.
 
-    Used on the consumer's thread. Any thread may call `report` and read `closed`.
+    Used on the consumer's thread. Any thread may call `report` and read `closed` and `given_up`.
     """
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
@@ -51,11 +51,13 @@ class Closing:
         self._report: Report | None = None
         """The newest report. Another thread replaces it."""
         self._unclosed = False
-        """Whether a plan was reported as durable, and its claims are not closed yet."""
+        """Whether the claims of a plan that was reported as durable are still to be closed."""
         self.unclosable: Collection[TopicPartition] = frozenset()
         """Partitions of deleted topics. Claims of a durable plan stay open there, because no record can be written for them."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable."""
+        self.given_up = -1
+        """The newest plan that was reported as durable, but whose claims the group has refused to close."""
 
     def report(self, stream: str, plan: int) -> None:
         """Note a report for the next `believe`."""
@@ -87,10 +89,12 @@ class Closing:
         """Whether there are claims to close, and it is time for an attempt."""
         return self._unclosed and self._retries.due
 
-    def failed(self, *, passing: bool) -> None:
-        """Note that the claims could not be closed. Try again after a retriable error, else leave them to the next commit."""
+    def failed(self, plan: int, *, passing: bool) -> None:
+        """Note that the claims of `plan` could not be closed. After a retriable error this is tried again, else given up."""
         self._unclosed = passing
         self._retries.failed()
+        if not passing:
+            self.given_up = plan
 
     def succeeded(self, plan: int, unclosable: Collection[TopicPartition]) -> None:
         """Note that the claims of `plan` are closed, except in these partitions."""

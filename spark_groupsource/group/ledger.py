@@ -149,6 +149,11 @@ class Ledger:
         """The newest plan whose claims were closed because it was reported as durable; -1 if there was none."""
         return self._closing.closed
 
+    @property
+    def given_up(self) -> int:
+        """The newest plan that was reported as durable, but whose claims the group has refused to close; -1 if there was none."""
+        return self._closing.given_up
+
     # Called before the member joins.
 
     def note_group(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
@@ -241,7 +246,7 @@ class Ledger:
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            self._closing.failed(passing=error.passing)
+            self._closing.failed(self._stream.durable, passing=error.passing)
             if error.passing:
                 log.info("closing the claims of plan %d failed and will be tried again: %s", self._stream.durable, error)
             else:

@@ -257,8 +257,13 @@ class Member:
         """
         self._closing = True
         self._commands.wake()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(timeout_s)
+        if threading.current_thread() is self._thread:
+            return
+        # Not with `Thread.join`: Spark may send SIGTERM twice, and the second signal may interrupt the join of the first one just
+        # when it has the thread's lock. A join in the handler would then wait for its own thread, until the timeout.
+        for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
+            if self._state in {State.LEFT, State.FAILED} or not self._thread.is_alive():
+                return
 
     def _raise_failure(self) -> None:
         """Raise the error that ended the member, if there is one."""

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
@@ -36,13 +36,18 @@ from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.session import Session
 from spark_groupsource.query.starting_offsets import StartingOffsets
 from spark_groupsource.query.unsubscribed import with_ranges, without_refused, without_waiting
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
+LAST_REPORT_S = 2.0
+"""How long a run that was asked to stop waits for the report of its last plan, instead of AT_STOP_S. The program itself writes
+this report, right before or after it stops the query."""
+
 LAST_READ_S = 0.5
-"""AT_STOP_S when the driver has died: no report comes any more, and there is time to read the checkpoint once."""
+"""How long a run whose driver has died waits to learn that its last plan is durable: no report can come, so it only reads the
+checkpoint once."""
 
 
 class Cycle:
@@ -84,10 +89,13 @@ class Cycle:
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
+        self._request: bytes | None = None
+        """The newest request to plan nothing new that was answered with an empty plan."""
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self.session.report_durable,
             closed=self.session.is_closed,
+            cannot_close=self.session.cannot_close,
             is_urgent=self.session.is_draining,
             reports=self._reports,
             clock=clock,
@@ -99,7 +107,7 @@ class Cycle:
     def first(self) -> PlanOffset:
         """Return the offset before the first plan of a new stream, with the starts of the partitions that exist now.
 
-        Spark may call this twice. The stream begins with the first call.
+        Spark may call this twice. The first call starts the stream.
         """
         if self._began is None:
             partitions = self._topics.partitions()
@@ -140,7 +148,7 @@ class Cycle:
             self.session,
             stream,
             topics_exist=self._topics_exist,
-            # Without a partition it cannot show what it has finished.
+            # A run that has something to confirm needs a partition for it, so it waits even while it is being stopped.
             is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
         while True:
@@ -148,8 +156,12 @@ class Cycle:
             # read, a run with a target would end and leave its records to the next run.
             assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
-            if self._is_stopping(stream.name):
+            request = self._reports.asked_to_stop(stream.name)
+            if request is not None:
                 self.session.step(Ledger.confirm)
+                if request != self._request:
+                    self._request = request
+                    self._reports.answer_stop(stream.name, request, Answer.PLANS_NOTHING)
                 return None
             planned = self._plan(stream, start, limited=limited)
             target = self._watch.target
@@ -221,7 +233,7 @@ class Cycle:
         Raises:
             OffsetError: `start` and `end` belong to different streams.
             DataLossError: a topic of the plan was deleted, or created again, and `failOnDataLoss` is true.
-            ClaimTimeout: a partition was not adopted by its next owner within `assignmentTimeout`.
+            ClaimTimeout: the next owner of a partition did not adopt it within `assignmentTimeout`.
             CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
         if start.plan >= 0 and start.stream != end.stream:
@@ -307,13 +319,21 @@ class Cycle:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
         self.session.ending = True
-        # Before it takes time to leave: a later request is for the next run of this checkpoint.
+        # Before the run leaves, which takes time: a later request is for the next run of this checkpoint.
         request = None if self._stream_name is None else self._reports.asked_to_stop(self._stream_name)
-        # Before it leaves: claims that are open then stay open until the query is started again.
-        all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
+        # Before the run leaves: claims that are open then stay open until the query is started again.
+        wait_s = LAST_READ_S if with_driver else AT_STOP_S if request is None else LAST_REPORT_S
+        all_closed = self._durable_watch.conclude(wait_s)
         self.session.leave()
-        if request is not None and all_closed and self.session.leaves_nothing_claimed:
-            self._reports.answer_stop(cast(str, self._stream_name), request)  # the driver's program waits for it
+        if self._stream_name is None:
+            return
+        if with_driver:
+            # The files are named after the driver, so no later process would read or replace them.
+            self._reports.end_stop(self._stream_name)
+            self._reports.discard(self._stream_name)
+        elif request is not None:  # the driver's program waits for the answer
+            is_clean = all_closed and self.session.leaves_nothing_claimed
+            self._reports.answer_stop(self._stream_name, request, Answer.LEFT if is_clean else Answer.LEFT_WITH_CLAIMS)
 
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
@@ -323,7 +343,7 @@ class Cycle:
         self._warned_of_claims = True
         log.warning(
             "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. A partition "
-            "that moves meanwhile is released with its claim unconfirmed, and other clients of the group read it again. Use "
+            "that moves in that time is released with its claim unconfirmed, and other clients of the group read it again. Use "
             "smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,

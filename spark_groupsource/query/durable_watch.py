@@ -111,6 +111,7 @@ class DurableWatch:
         *,
         report: Callable[[str, int], None],
         closed: Callable[[int], bool],
+        cannot_close: Callable[[int], bool],
         is_urgent: Callable[[], bool],
         reports: DriverReports,
         clock: Callable[[], float] = time.monotonic,
@@ -121,6 +122,7 @@ class DurableWatch:
             location: the query's `checkpointLocation`; `None` if it is not known.
             report: called with a stream and its durable plan, on either thread.
             closed: returns whether the claims of a plan were closed after the plan was reported.
+            cannot_close: returns whether the claims of a plan can no longer be closed in this run.
             is_urgent: returns whether someone waits for the end of the micro-batch, such as a partition's next owner.
             reports: gives access to the durable plans that the driver's program reports.
             clock: returns seconds, monotonic.
@@ -130,6 +132,7 @@ class DurableWatch:
         self._reports = reports
         self._report = report
         self._closed = closed
+        self._cannot_close = cannot_close
         self._is_urgent = is_urgent
         self._clock = clock
         self._pollers = [_Poller("report", self._poll_report)]
@@ -230,7 +233,8 @@ class DurableWatch:
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
 
         Args:
-            wait_s: how many seconds to look whether the plan is finished. If it is, the brokers have up to CLOSED_S in all.
+            wait_s: how many seconds to look whether the plan is finished. If it is, the brokers have up to CLOSED_S in all. A
+                member that has failed is not waited for.
 
         Returns:
             Whether the newest plan's claims are closed.
@@ -246,7 +250,9 @@ class DurableWatch:
         self._wake()
         deadline = Deadline(wait_s, clock=self._clock)
         for _ in Deadline(CLOSED_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
-            if self._closed(claim.plan) or self._not_durable is claim or (deadline.over and self._found is not claim):
+            if self._closed(claim.plan) or self._cannot_close(claim.plan) or self._not_durable is claim:
+                break
+            if deadline.over and self._found is not claim:
                 break
         return self._closed(claim.plan)
 

@@ -96,7 +96,7 @@ class Session:
         self._has_left = False
         """Whether this run has left the group, and must join as a new member before the next step."""
         self.ending = False
-        """Whether the run is being stopped, so that it does not join again. Any thread may set it."""
+        """Whether the run is being stopped, so that it must not join again. Any thread may set it."""
         self.begin_call()
 
     # The state of the member and its ledger, as values that the consumer's thread replaces and never edits.
@@ -117,12 +117,19 @@ class Session:
         return self.ledger.held if self.has_joined else NOTHING
 
     def is_closed(self, plan: int) -> bool:
-        """Return whether the claims of a plan were closed because it was reported as durable."""
+        """Return whether the claims of a plan were closed after a report that it is durable."""
         return self.has_joined and self.ledger.closed >= plan
+
+    def cannot_close(self, plan: int) -> bool:
+        """Return whether this run can no longer close a plan's claims, because its member has ended or the group has refused."""
+        if not self.has_joined:
+            return False
+        has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}
+        return has_ended or self.ledger.given_up >= plan
 
     @property
     def leaves_nothing_claimed(self) -> bool:
-        """Whether this run has left, and the group shows all claims of its plans as done. One that has not joined cannot know."""
+        """Whether this run has left, and the group shows all claims of its plans as done. False for a run that has not joined."""
         return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:

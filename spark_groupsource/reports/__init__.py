@@ -1,1 +1,1 @@
-"""Small files on the driver's host, by which the processes of one driver tell each other what only one of them learns."""
+"""Small files on the driver's host with which the processes of one driver, and of its queries, inform each other."""

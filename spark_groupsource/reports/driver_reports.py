@@ -1,15 +1,17 @@
-"""What the driver's program tells the runner on the same host: which plan is durable, and that the query is being stopped.
+"""Files with which the driver's program and the runner tell each other which plan is durable, and that a query is being stopped.
 
-Spark posts the progress of a micro-batch when its commit log has the micro-batch. A listener in the driver's program
-(spark/durable_listener.py) then writes a file that is named after the driver's process and the stream. The runner, a child of
-that process, looks at the file. It believes one thing of it: which plan of that stream is durable. The file is in a folder that
-only this user may enter, and is always replaced whole.
+A stream has up to three files. Each is named after the driver's process and the stream, because another driver may run on a copy
+of the checkpoint, with the same stream but with plans of its own.
 
-A second file asks the runner to plan nothing new (spark/graceful_stop.py). Its text is the request's own. A runner that was asked
-before it began to leave answers with this text in a third file, when it has left the group with nothing claimed. Before its first
-plan a runner removes both files, which may be of a run that was killed.
+1. The report. Spark posts the progress of a micro-batch after its commit log has the micro-batch. A listener in the driver's
+   program (spark/durable_listener.py) then writes the number of the plan to this file, which the runner, a child process of the
+   driver, reads.
+2. The request (`.stop`). The program asks the runner to plan nothing new (spark/graceful_stop.py). Its text is random. Before its
+   first plan a runner removes a request and an answer that it finds, because they may be of a run that was killed.
+3. The answer (`.answer`). It repeats the request's text, and says how far the runner is: it has returned an empty plan to Spark,
+   or has left the group, with or without claims.
 
-Another driver's reports are not looked at: a copy of the checkpoint has the same stream, and plans of its own.
+The folder is open to this user only, and files are always replaced as a whole.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import re
 import secrets
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 from spark_groupsource.errors import ReportsUnavailable
@@ -28,15 +31,23 @@ _LONGEST = 200
 _STOP = ".stop"
 """The end of a request's name. No stream's name has a dot."""
 
-_LEFT = ".left"
+_ANSWER = ".answer"
 """The end of an answer's name."""
+
+
+class Answer(Enum):
+    """The runner's answer to a request to plan nothing new."""
+
+    PLANS_NOTHING = "plans nothing new, and has confirmed all finished micro-batches"
+    LEFT = "has left the group, and nothing is claimed"
+    LEFT_WITH_CLAIMS = "has left the group, and something may be claimed"
 
 
 class DriverReports:
     """The reports of one driver. Any process of this user on this host may write and read them."""
 
     def __init__(self, driver: int, folder: Path | None = None) -> None:
-        """Name the folder. It is made by the first report.
+        """Name the folder. The first report creates it.
 
         Args:
             driver: the process id of the driver's JVM.
@@ -47,7 +58,7 @@ class DriverReports:
 
     @property
     def folder(self) -> Path:
-        """Where the files are.
+        """The folder that has the files.
 
         Raises:
             ReportsUnavailable: there is no folder for temporary files.
@@ -79,7 +90,7 @@ class DriverReports:
         return int(found[1]) if found else None
 
     def discard(self, stream: str) -> None:
-        """Remove the stream's report, if there is one: what it says is of an earlier plan."""
+        """Remove the stream's report, if there is one, because it is about an earlier plan."""
         self._remove(stream)
 
     def ask_to_stop(self, stream: str) -> bytes:
@@ -93,28 +104,31 @@ class DriverReports:
         return request.encode()
 
     def asked_to_stop(self, stream: str) -> bytes | None:
-        """Return the request to plan nothing new, if there is one. A folder that cannot be read has none."""
-        return self._request(stream, _STOP)
+        """Return the request to plan nothing new; `None` if there is none, or the folder cannot be read."""
+        return self._content(stream, _STOP)
 
-    def answer_stop(self, stream: str, request: bytes) -> None:
-        """Answer a request, unless there is another one by now: nothing stays claimed. Safe in a signal handler."""
-        if self._request(stream, _STOP) == request:
-            # Not by renaming the request: one for the next run, written in between, would be taken for answered. If that one is
-            # removed here, the program repeats it.
-            with suppress(ReportsUnavailable):
-                self._folder.replace(self._name(stream) + _LEFT, request.decode())
+    def answer_stop(self, stream: str, request: bytes, answer: Answer) -> None:
+        """Answer a request, unless there is a newer one. Safe in a signal handler."""
+        if self._content(stream, _STOP) != request:
+            return
+        # A second file, rather than the request under another name: a request for the next run could come in between, and would
+        # be renamed instead. If that request is removed below, the program repeats it.
+        with suppress(ReportsUnavailable):
+            self._folder.replace(self._name(stream) + _ANSWER, _text(request, answer).decode())
+        if answer is not Answer.PLANS_NOTHING:
             self._remove(stream, _STOP)
 
-    def is_answered(self, stream: str, request: bytes) -> bool:
-        """Return whether the runner has answered this request."""
-        return self._request(stream, _LEFT) == request
+    def answer(self, stream: str, request: bytes) -> Answer | None:
+        """Return the runner's newest answer to this request; `None` if it has not answered yet."""
+        content = self._content(stream, _ANSWER)
+        return next((answer for answer in Answer if content == _text(request, answer)), None)
 
     def end_stop(self, stream: str) -> None:
-        """Remove the request to plan nothing new, and the answer, if there are any."""
+        """Remove the request to plan nothing new, and the answer, if they exist."""
         self._remove(stream, _STOP)
-        self._remove(stream, _LEFT)
+        self._remove(stream, _ANSWER)
 
-    def _request(self, stream: str, end: str) -> bytes | None:
+    def _content(self, stream: str, end: str) -> bytes | None:
         try:
             return self._folder.content(self._name(stream) + end, _LONGEST)
         except ReportsUnavailable:
@@ -126,5 +140,9 @@ class DriverReports:
 
     def _name(self, stream: str) -> str:
         if not re.fullmatch(STREAM_NAME, stream):
-            raise ReportsUnavailable(f"{stream[:80]!r} is not the name of a stream")
+            raise ReportsUnavailable(f"{stream[:80]!r} is not a valid stream name")
         return f"{self._driver}-{stream}"
+
+
+def _text(request: bytes, answer: Answer) -> bytes:
+    return request + b" " + answer.value.encode()

@@ -1,4 +1,4 @@
-"""A folder on this host that only this user may enter: what processes of one driver leave for each other is in it."""
+"""A folder on this host, open to this user only, for the small files that the processes of one driver exchange."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from pathlib import Path
 
 from spark_groupsource.errors import ReportsUnavailable
 
-DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
-"""How long a file of reports stays that nobody has replaced. A stream that reports again makes a new one."""
+FILES_KEPT_S = 24 * 3600.0
+"""How long a file is kept after it was last replaced. A killed driver leaves its files behind. All other files are read within
+seconds, or within hours during a graceful stop that has such a `timeout_s`."""
 
 
 class PrivateFolder:
-    """A folder on this host that only this user may enter, with small files that are replaced whole."""
+    """A folder on this host that only this user may enter, with small files that are always replaced as a whole."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Name the folder. It is made when something is written.
+        """Name the folder. The first file that is written creates it.
 
         Args:
-            folder: where the files are. `None`: a folder of this user below the system's folder for temporary files.
+            folder: the folder. `None`: a folder of this user in the system's folder for temporary files.
         """
         self._folder = folder
         self._has_removed_old = False
 
     @property
     def folder(self) -> Path:
-        """Where the files are.
+        """The folder that has the files.
 
         Raises:
             ReportsUnavailable: there is no folder for temporary files.
@@ -43,7 +44,7 @@ class PrivateFolder:
         return self._folder
 
     def replace(self, name: str, content: str) -> None:
-        """Write a file, as a whole.
+        """Write a file, or replace it as a whole.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be written to.
@@ -65,7 +66,7 @@ class PrivateFolder:
             raise ReportsUnavailable(f"{self.folder} cannot be written to: {error.strerror}") from None
 
     def content(self, name: str, most: int) -> bytes | None:
-        """Return the first bytes of a file, `most` at most; `None` if there is no file.
+        """Return at most the first `most` bytes of a file; `None` if the file does not exist.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be read.
@@ -80,21 +81,21 @@ class PrivateFolder:
             raise ReportsUnavailable(f"{self.folder} cannot be read: {error.strerror}") from None
 
     def _check_folder(self) -> None:
-        """Refuse a folder that somebody else could write to: on a shared host anybody can make one of this name first."""
+        """Refuse a folder that another user could write to. On a shared host any user could create the folder first."""
         found = self.folder.lstat()
         mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
         if not stat.S_ISDIR(found.st_mode) or not mine:
             raise ReportsUnavailable(
                 f"{self.folder} is not a folder that only this user may enter. Remove it, or set TMPDIR to another folder for "
-                "the driver"
+                "the driver and its program"
             )
 
     def _remove_old(self) -> None:
-        """Remove what nobody has replaced for long: once, with the first report of this process."""
+        """Remove the files that were not replaced for a long time, when this object writes its first file."""
         if self._has_removed_old:
             return
         self._has_removed_old = True
         for path in self.folder.iterdir():
             with suppress(OSError):
-                if time.time() - path.lstat().st_mtime > DRIVER_REPORTS_KEPT_S:
+                if time.time() - path.lstat().st_mtime > FILES_KEPT_S:
                     path.unlink()

@@ -1,7 +1,7 @@
-"""Implements Spark's `DataSource`, which names the format and makes its schema, readers and writers.
+"""Implements Spark's `DataSource`, which names the format and creates its schema, readers and writers.
 
-Spark also sends the data source to each task, because it needs the name there. So everything that only the driver needs is
-imported inside the methods.
+Spark also sends the data source to each task, where it needs the name. So the methods themselves import everything that only the
+driver needs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GroupKafkaDataSource(DataSource):
 
     @shown_alone()
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
-        """Return a reader for batch queries. It asks no broker before an action plans the query.
+        """Return a reader for batch queries. No broker is asked before an action plans the query.
 
         Raises:
             OptionError: An option is wrong.
@@ -106,7 +106,7 @@ class GroupKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader | RefusedReader:
         """Return a reader for one run of one query, which has not joined the group yet.
 
-        If an option or a column of the schema is wrong, the reader raises the OptionError or SchemaError at Spark's first call.
+        If an option or a column of the schema is wrong, the reader raises an OptionError or a SchemaError at Spark's first call.
         """
         from spark_groupsource.errors import OptionError, SchemaError
         from spark_groupsource.options.model import Options
@@ -120,9 +120,9 @@ class GroupKafkaDataSource(DataSource):
 
             return RefusedReader(wrong)
         if ADMISSION_CONTROL:
-            from spark_groupsource.spark.admission_reader import AdmissionControlReader
+            from spark_groupsource.spark.version_readers import AdmissionControlReader
 
             return AdmissionControlReader(options, columns)
-        from spark_groupsource.spark.startless_reader import StartlessReader
+        from spark_groupsource.spark.version_readers import StartlessReader
 
         return StartlessReader(options, columns)

@@ -1,11 +1,12 @@
 """Stops queries after their running micro-batch, and waits for queries until the program is asked to end.
 
-Spark itself only interrupts a query. Here the source plans nothing new, so the running micro-batch is the last one:
+`query.stop()` alone interrupts the running micro-batch. A graceful stop makes it the last one instead:
 
-1. A file asks the source's process for that (reports/driver_reports.py). It is named after the stream, whose name is in the
-   query's offsets.
-2. Spark finishes its micro-batch. That is reported to the source, with or without a listener.
-3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and answers.
+1. The program asks the source to plan nothing new, with a file (reports/driver_reports.py). The file is named after the stream,
+   whose name is in the query's offsets.
+2. Spark finishes its micro-batch. The program reports that to the source, so no listener is needed.
+3. The source answers once it has returned an empty plan to Spark. If the next trigger is far away, it is not asked for a plan.
+4. The program stops the query between two micro-batches. The source confirms its claims, leaves the group, and answers again.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource.checkpoint.offset_log import offsets_by_stream
 from spark_groupsource.errors import NotWithSparkConnect, ReportsUnavailable
 from spark_groupsource.patience import Deadline
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
 from spark_groupsource.timeouts import AT_STOP_S
 
@@ -34,13 +36,15 @@ TIMEOUT_S = 20.0
 """How long the running micro-batches may take. Kubernetes kills a pod 30 s after SIGTERM."""
 
 LEFT_WITHIN_S = AT_STOP_S + 1.0
-"""How much longer than `timeout_s` the sources may take to confirm what they have claimed, and to leave the group."""
+"""How much longer than `timeout_s` the sources may take to confirm their claims and to leave the group."""
 
 LOOK_EVERY_S = 0.1
-"""Seconds between two looks at the queries."""
+"""How often the queries are checked, in seconds."""
 
 RANGES_SHOWN = 10
-"""How many ranges of an interrupted micro-batch the warning names."""
+"""The most ranges of an interrupted micro-batch that a warning lists."""
+
+HAS_LEFT = frozenset({Answer.LEFT, Answer.LEFT_WITH_CLAIMS})
 
 Offset = dict[str, Any]
 
@@ -48,19 +52,20 @@ Offset = dict[str, Any]
 def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
     """Stop a query after its running micro-batch, so that nothing stays claimed and no record is read twice.
 
-    No listener is needed. The query's own `foreachBatch` must not call this. Other sources of the query are interrupted once the
-    ranges of this one are confirmed, and so may be a micro-batch without records, as stateful queries have them.
+    No listener is needed. Do not call this function in the query's own `foreachBatch`. If the query has other sources, Spark may
+    interrupt a micro-batch of theirs that has no record of this source. It may also interrupt a micro-batch without records, as
+    stateful queries run them.
 
     Args:
         query: a query that this program has started.
-        timeout_s: seconds that the running micro-batch may take. Then it is interrupted, as by `query.stop()`. What is left of
-            this time, and 6 s more, is for the source to leave the group.
+        timeout_s: how many seconds the running micro-batch may take before it is interrupted, as by `query.stop()`. The source
+            then has the rest of this time, and 6 s more, to leave the group.
 
     Returns:
-        Whether nothing stays claimed. Otherwise a warning says what does, and the query's next start reads it first.
+        Whether nothing stays claimed. Otherwise a warning lists what does, and the query reads that first when it is restarted.
 
     Raises:
-        NotWithSparkConnect: The query is of Spark Connect. It still runs.
+        NotWithSparkConnect: The query belongs to Spark Connect. It continues to run.
     """
     _refuse_connect([query])
     return _stop([query], timeout_s, hurried=lambda: False)
@@ -69,19 +74,19 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
 def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
     """Wait until all queries have ended. SIGTERM and SIGINT (Ctrl-C) stop them gracefully, and a second signal at once.
 
-    If a query fails, the others are stopped gracefully. Signals are handled on the main thread only. At the end the handlers of
-    before are back.
+    If a query fails, the others are stopped gracefully. Signals are handled on the main thread only, and the earlier handlers are
+    restored at the end.
 
     Args:
         queries: queries that this program has started.
-        timeout_s: seconds that a graceful stop may take, for all queries together. How long the queries run is not limited.
+        timeout_s: how many seconds a graceful stop of all queries together may take. The queries themselves may run forever.
 
     Returns:
-        Whether nothing stays claimed by a query that was stopped. See `stop_gracefully`.
+        Whether nothing stays claimed by the queries that were stopped. See `stop_gracefully`.
 
     Raises:
-        StreamingQueryException: A query has failed: its own error.
-        NotWithSparkConnect: A query is of Spark Connect. All queries still run.
+        StreamingQueryException: A query has failed. This is its own error.
+        NotWithSparkConnect: A query belongs to Spark Connect. All queries continue to run.
     """
     _refuse_connect(queries)
     running = list(queries)
@@ -104,14 +109,14 @@ def _refuse_connect(queries: Sequence[StreamingQuery]) -> None:
     if any(type(query).__module__.startswith("pyspark.sql.connect") for query in queries):
         raise NotWithSparkConnect(
             "a query of Spark Connect cannot be stopped gracefully, because its driver may run on another host. Nothing was "
-            "stopped. Call query.stop(): it interrupts the running micro-batch, whose ranges stay claimed until the query is "
-            "started again on its checkpoint"
+            "stopped. Call query.stop(): it interrupts the running micro-batch, whose ranges stay claimed until you start the "
+            "query again on its checkpoint"
         )
 
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT. With the second one the handlers of before are back, so that a third one ends what hangs."""
+    """Collect SIGTERM and SIGINT. The second one restores the earlier handlers, so that a third one ends a program that hangs."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set handlers
         yield received
@@ -140,8 +145,8 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
 
     Args:
         queries: the queries.
-        timeout_s: seconds for the micro-batches of all of them.
-        hurried: whether they are to be stopped at once.
+        timeout_s: how many seconds their micro-batches may take together.
+        hurried: whether to stop without waiting any longer.
     """
     if not queries:
         return True
@@ -160,17 +165,17 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
                 running = [stop for stop in running if not stop.is_over()]
                 if not running or hurried():
                     break
-        for stop in stops:
-            stop.report_finished()  # a micro-batch may have ended between the last look and the interruption
+            for stop in running:
+                stop.interrupt()
         # A rebalance, as when another query of the group leaves, may delay the source's last commit.
         for _ in Deadline(deadline.left + LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
-            if hurried() or not any(stop.unanswered() for stop in stops):
+            if hurried() or not any(stop.is_unanswered() for stop in stops):
                 break
         return not [stop for stop in stops if stop.warn_of_claims()] and not hanging
     except ReportsUnavailable as error:
         log.warning(
-            "the source cannot be asked to plan nothing new: %s. The queries were stopped as by query.stop(): what they had "
-            "claimed may stay claimed until they are started again on their checkpoints",
+            "the source cannot be asked to plan nothing new: %s. The queries were stopped as by query.stop(), so the ranges of "
+            "interrupted micro-batches stay claimed until you start the queries again on their checkpoints",
             error,
         )
         return False
@@ -180,7 +185,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
 
 
 def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
-    """Stop a query as `query.stop()` does; note and log if it does not end. One that hangs is not tried again."""
+    """Stop a query with `query.stop()`. Note and log a query that does not end, which is not stopped a second time."""
     if query in hanging:
         return
     try:
@@ -188,15 +193,15 @@ def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
     except Exception as error:  # noqa: BLE001 -- usually Java's TimeoutException after `spark.sql.streaming.stopTimeout`
         hanging.append(query)
         log.warning(
-            "query %s has not ended: %s. Its code goes on, and may still write rows. What it has claimed may stay claimed. End "
-            "this program, and start the query again on its checkpoint",
+            "query %s has not ended: %s. Its code is still running and may write more rows, and its claims may stay unconfirmed. "
+            "End this program, and start the query again on its checkpoint",
             query.name or query.id,
             " ".join(str(error).splitlines()[:2]),
         )
 
 
 class _Stop:
-    """One query that is being stopped."""
+    """The graceful stop of one query."""
 
     def __init__(self, query: StreamingQuery, reports: DriverReports, end: Callable[[StreamingQuery], None]) -> None:
         self._query = query
@@ -205,121 +210,138 @@ class _Stop:
         self._execution = query._jsq.streamingQuery()
         self._asked: dict[str, bytes] = {}
         """The newest request to the source of each stream."""
-        self._batch: int | None = None
-        """The newest micro-batch that was finished when the source was asked."""
         self._ended_by_itself = False
 
     def is_over(self) -> bool:
-        """Ask the source to plan nothing new; stop the query if it is between two micro-batches, and return whether it is."""
-        if self._has_ended():
+        """Ask the source to plan nothing new, stop the query between two micro-batches, and return whether it has ended."""
+        # Before the check for the request: a run removes an earlier request in its first trigger, and has no progress until then.
+        progress, status = self._query.lastProgress, self._query.status
+        if self._has_ended(status):
             return True
-        if self._is_new():  # nothing is claimed before the first micro-batch is in the offset log
+        lines = self._lines("availableOffsets")
+        if self._is_new(status, lines):  # nothing is claimed before the first micro-batch is in the offset log
             self._end(self._query)
             return True
-        # Each time: this run removes what it finds when it begins to plan.
-        streams = self._offsets("availableOffsets").keys()
-        new = [stream for stream in streams if self._reports.asked_to_stop(stream) != self._asked.get(stream, b"")]
-        for stream in new:
-            self._asked[stream] = self._reports.ask_to_stop(stream)
-        if self._has_ended():
-            for stream in new:  # nobody is left to answer
-                del self._asked[stream]
-                self._reports.end_stop(stream)
-            return True
-        self.report_finished()
-        if not self._is_between():
+        planned = offsets_by_stream(lines)
+        unasked = [stream for stream in planned if not self._has_asked(stream)]
+        if unasked:
+            for stream in unasked:
+                self._asked[stream] = self._reports.ask_to_stop(stream)
+            # Again: a trigger that began before the request may have planned something.
+            progress, status = self._query.lastProgress, self._query.status
+            if self._has_ended(status):
+                for stream in unasked:  # no source is left to answer
+                    del self._asked[stream]
+                    self._reports.end_stop(stream)
+                return True
+        finished = self.report_finished()
+        if not self._is_between(progress, status) or _unfinished(planned, finished):
             return False
         self._end(self._query)
         return True
 
-    def _has_ended(self) -> bool:
-        """Whether the query has ended by itself, or is about to: Spark stops the source before it says that it has ended."""
-        message = self._query.status["message"]
-        self._ended_by_itself = not self._query.isActive or message.startswith(("Stopped", "Terminated"))
+    def interrupt(self) -> None:
+        """Stop the query in its running micro-batch."""
+        self._end(self._query)
+        self.report_finished()  # the micro-batch may have ended just before, and its source waits a moment for the report
+
+    def _has_asked(self, stream: str) -> bool:
+        """Whether a source has the newest request, or has left after it. A run that begins removes the requests that it finds."""
+        request = self._asked.get(stream)
+        if request is None:
+            return False
+        return self._reports.asked_to_stop(stream) == request or self._reports.answer(stream, request) in HAS_LEFT
+
+    def _has_ended(self, status: Mapping[str, Any]) -> bool:
+        """Whether the query has ended by itself, or is about to. Spark stops the source before a query is no longer active."""
+        self._ended_by_itself = status["message"].startswith(("Stopped", "Terminated")) or not self._query.isActive
         return self._ended_by_itself
 
-    def _is_new(self) -> bool:
-        """Whether no run of the query has planned a micro-batch yet."""
-        # While Spark makes the sources, it holds a lock that the offset log needs.
-        if self._query.status["message"].startswith("Initializing") or self._lines("availableOffsets"):
+    def _is_new(self, status: Mapping[str, Any], lines: Sequence[str]) -> bool:
+        """Whether no run of the query has planned a micro-batch yet.
+
+        Args:
+            status: the query's status.
+            lines: the newest planned offsets, which were read after the status.
+        """
+        # While Spark creates the sources, it holds a lock that the offset log needs.
+        if status["message"].startswith("Initializing") or lines:
             return False
         try:
             return bool(self._execution.offsetLog().getLatest().isEmpty())
-        except Exception:  # noqa: BLE001 -- its file system may raise anything, and then the query says it
+        except Exception:  # noqa: BLE001 -- a file system may raise anything, and then the query itself fails with it
             return False
 
-    def _is_between(self) -> bool:
-        """Whether the query is between two micro-batches, and none with this source's records can begin."""
-        progress = self._query.lastProgress
-        if progress is None:
-            return False  # the first trigger of the run is not over. It may finish a micro-batch of the run before
-        if self._batch is None:
-            self._batch = progress.batchId
-        if self._query.status["isTriggerActive"]:
-            # Another source leaves no pause between two triggers. One that began before the source was asked may have planned.
-            has_others = len(self._lines("availableOffsets")) > len(self._asked) > 0
-            if not has_others or progress.batchId < self._batch + 2:
-                return False
-        return not self._unfinished()
+    def _is_between(self, progress: StreamingQueryProgress | None, status: Mapping[str, Any]) -> bool:
+        """Whether the query is between two triggers, or only a micro-batch without this source's records can be running.
 
-    def report_finished(self) -> None:
-        """Report the newest finished micro-batch to the source."""
-        for stream, offset in self._offsets("committedOffsets").items():
+        Args:
+            progress: the newest progress of this run.
+            status: the query's status, which was read after the progress.
+        """
+        # Once a source has planned nothing, it plans nothing in later triggers either. Triggers may follow each other without a
+        # pause, but a trigger that waits for its time calls no source.
+        if self._asked and set(self._answers().values()) == {Answer.PLANS_NOTHING}:
+            return True
+        # The first trigger of a run may finish a micro-batch of an earlier run. There is no progress before it is over.
+        return progress is not None and not status["isTriggerActive"]
+
+    def report_finished(self) -> dict[str, Offset]:
+        """Report the newest finished micro-batch to the source, and return its offsets by stream."""
+        finished = offsets_by_stream(self._lines("committedOffsets"))
+        for stream, offset in finished.items():
             if offset["plan"] >= 0:
                 self._reports.write(stream, offset["plan"])
+        return finished
 
-    def unanswered(self) -> list[str]:
-        """Return the streams whose source has not left the group yet, or has left with something claimed."""
-        return [stream for stream, request in self._asked.items() if not self._reports.is_answered(stream, request)]
+    def is_unanswered(self) -> bool:
+        """Return whether a source may still leave the group and answer."""
+        return not HAS_LEFT.issuperset(self._answers().values())
 
     def warn_of_claims(self) -> bool:
-        """Warn of what may stay claimed, and return whether there is anything."""
-        if self._is_new():
+        """Warn of ranges that may stay claimed, and return whether there are any."""
+        status = self._query.status
+        lines = self._lines("availableOffsets")
+        if self._is_new(status, lines):
             return False
-        if not self._lines("availableOffsets"):
+        if not lines:
             log.warning(
-                "query %s was stopped before it had read its checkpoint. What an earlier run has claimed stays claimed until the "
-                "query is started again",
+                "query %s was stopped before it had read its checkpoint. Ranges that an earlier run has claimed stay claimed "
+                "until you start the query again",
                 self._query.name or self._query.id,
             )
             return True
-        planned = {stream for stream, offset in self._offsets("availableOffsets").items() if offset["plan"] >= 0}
-        unfinished = self._unfinished()
-        unanswered = set(self.unanswered())
-        if not self._ended_by_itself:  # the first plan may have come after the last look
-            unanswered |= planned - self._asked.keys()
-        may_be_claimed = planned & (unanswered | unfinished.keys())
+        planned = {stream: offset for stream, offset in offsets_by_stream(lines).items() if offset["plan"] >= 0}
+        unfinished = _unfinished(planned, offsets_by_stream(self._lines("committedOffsets")))
+        unconfirmed = {stream for stream, answer in self._answers().items() if answer is not Answer.LEFT}
+        if not self._ended_by_itself:  # the first plan may have come after the last check
+            unconfirmed |= planned.keys() - self._asked.keys()
+        may_be_claimed = planned.keys() & (unconfirmed | unfinished.keys())
         for stream in sorted(may_be_claimed):
             if stream in unfinished:
                 log.warning(
-                    "a micro-batch of stream %s was interrupted: %s may stay claimed, and then only this query reads them. Start "
-                    "it again on its checkpoint. If it ran out of time, it needs a longer timeout_s, or smaller micro-batches",
+                    "a micro-batch of stream %s was interrupted, so %s may stay claimed, and only this query will read them. "
+                    "Start it again on its checkpoint. If it ran out of time, use a longer timeout_s, or smaller micro-batches",
                     stream,
                     _ranges(unfinished[stream]),
                 )
             else:
                 log.warning(
-                    "the source of stream %s has not confirmed its last micro-batch yet. It is written, and may stay claimed: "
-                    "groupkafka claims shows that. The query's next start confirms it",
+                    "the source of stream %s has not confirmed its last micro-batch. Its rows are written, but its ranges may "
+                    "stay claimed, as `groupkafka claims` shows. The query confirms them when you start it again",
                     stream,
                 )
         return bool(may_be_claimed)
 
     def forget(self) -> None:
-        """Ask for nothing any more."""
+        """Withdraw the requests."""
         for stream in self._asked:
             self._reports.end_stop(stream)
         self._asked.clear()
 
-    def _unfinished(self) -> dict[str, Offset]:
-        """Return the offsets of a micro-batch that is planned and not finished, by stream."""
-        finished = self._offsets("committedOffsets")
-        planned = self._offsets("availableOffsets")
-        return {stream: offset for stream, offset in planned.items() if offset != finished.get(stream)}
-
-    def _offsets(self, which: str) -> dict[str, Offset]:
-        """Return the newest planned or committed offset of each stream."""
-        return offsets_by_stream(self._lines(which))
+    def _answers(self) -> dict[str, Answer | None]:
+        """Return the newest answer of the source of each stream; `None` if it has not answered yet."""
+        return {stream: self._reports.answer(stream, request) for stream, request in self._asked.items()}
 
     def _lines(self, which: str) -> list[str]:
         """Return the newest planned or committed offset of each source."""
@@ -330,8 +352,13 @@ class _Stop:
         return found
 
 
+def _unfinished(planned: Mapping[str, Offset], finished: Mapping[str, Offset]) -> dict[str, Offset]:
+    """Return the offsets of a micro-batch that is planned and not finished, by stream."""
+    return {stream: offset for stream, offset in planned.items() if offset != finished.get(stream)}
+
+
 def _ranges(offset: Offset) -> str:
-    """Return the ranges of an offset as a text, shortened."""
+    """Return the ranges of an offset as text, at most RANGES_SHOWN of them."""
     ranges = [
         f"{topic}-{partition} [{start}, {end})"
         for topic, partitions in offset["ranges"].items()

@@ -1,8 +1,8 @@
 """Computes lag from Spark's own progress events, for users who watch their queries with a StreamingQueryListener.
 
-Spark reports each micro-batch when it is done. The report has the end offset of the micro-batch, which is a plan of this source,
-and the end offsets of the partitions when the source planned (`Cycle.report`). The lag is the difference: the offsets that the
-micro-batch left unread. Spark's own Kafka source has the same in `offsetsBehindLatest`. An idle query reports nothing.
+Spark reports each micro-batch when it is finished. The report has the end offset of the micro-batch, which is a plan of this
+source, and the ends of the partitions when the source planned (`Cycle.report`). The lag is the difference: the offsets that the
+micro-batch left unread. Spark's own Kafka source reports the same in `offsetsBehindLatest`. An idle query reports nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LagSnapshot:
-    """The lag and other figures of one source of one query, after one micro-batch."""
+    """The lag and other figures of one source of a query after a micro-batch."""
 
     query_id: str
     run_id: str
@@ -124,8 +124,8 @@ class LagListener(DurableListener):
         """Make a listener, to be added to a session.
 
         Args:
-            callback: Called after each micro-batch, once for each source. It runs on the listener's thread and should return
-                quickly. Spark logs the exceptions that it raises.
+            callback: Called after each micro-batch, once for each source, on the listener's thread. It should return quickly.
+                Spark logs the exceptions that it raises.
             warn_above: Log a warning when a source's lag rises above this many offsets. The next warning comes only after the
                 lag has fallen below this number again.
             registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
@@ -137,8 +137,8 @@ class LagListener(DurableListener):
         super().__init__()
         if not ADMISSION_CONTROL:
             log.warning(
-                "Spark %s does not ask a Python source for its lag, so LagListener has none. metrics.port and `groupkafka "
-                "describe` do.",
+                "Spark %s does not ask a Python source for its lag, so LagListener cannot show it. Use metrics.port or "
+                "`groupkafka describe` instead.",
                 pyspark.__version__,
             )
         self._callback = callback
@@ -158,10 +158,10 @@ class LagListener(DurableListener):
         return self._latest
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take the snapshots of a finished micro-batch."""
+        """Process the progress of a finished micro-batch."""
         progress = progress_of(event)
         self.report(progress)
-        self._take_written(progress)
+        self._read_written(progress)
         found = tuple(snapshots(progress))
         if not found:
             return
@@ -187,13 +187,13 @@ class LagListener(DurableListener):
         self._latest = MappingProxyType({query: found for query, found in self._latest.items() if query != ended})
         self._written = MappingProxyType({query: report for query, report in self._written.items() if query != ended})
 
-    def _take_written(self, progress: Mapping[str, Any]) -> None:
-        """Take the sink's report of this micro-batch, if there is one: the progress does not show which sink was used."""
+    def _read_written(self, progress: Mapping[str, Any]) -> None:
+        """Read the sink's report of this micro-batch, if there is one, because the progress does not show which sink was used."""
         query = progress["id"]
         try:
             report = self._batch_reports.read(progress["runId"])
         except ReportsUnavailable as unavailable:
-            log.info("the rows that the sink has written are not known: %s", unavailable)
+            log.info("cannot read how many rows the sink has written: %s", unavailable)
             return
         if report is None or report.batch_id != progress["batchId"]:
             return

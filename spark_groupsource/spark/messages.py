@@ -1,4 +1,4 @@
-"""Sets up what a Python process of Spark shows: log lines on stderr, and errors in the user's input without a traceback.
+"""Sets up what a Python process of Spark shows: log lines that name the query, and errors in the user's input.
 
 The data source imports this module in every process, so modules that only the log needs are imported when the log is set up.
 """
@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pyspark import TaskContext
+
 log = logging.getLogger(__name__)
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
@@ -19,6 +21,10 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """The environment variable with which PySpark 4.0 and later leave out the traceback (`handle_worker_exception`)."""
+
+
+_QUERY_ID = "sql.streaming.queryId"
+"""The local property of Spark's jobs that has the id of the query."""
 
 
 def log_to_stderr() -> None:
@@ -53,6 +59,26 @@ def log_to_stderr() -> None:
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s %(name)s: %({FIELD})s%(message)s"))
         handler.addFilter(RepeatFilter())
         logger.addHandler(handler)
+
+
+def query_of_task() -> str | None:
+    """Return the id of the streaming query that this task belongs to; `None` if there is none, or Spark does not show it."""
+    context = TaskContext.get()
+    query: str | None = None if context is None else context.getLocalProperty(_QUERY_ID)
+    return query
+
+
+def query_of_checkpoint(location: str | None) -> str | None:
+    """Return the query's id from the file `metadata` of its checkpoint; `None` if this process cannot read the file."""
+    if location is None:
+        return None
+    from spark_groupsource.checkpoint.files import CheckpointFiles
+    from spark_groupsource.errors import CheckpointUnreadable
+
+    try:
+        return CheckpointFiles(location).query_id()
+    except CheckpointUnreadable:
+        return None
 
 
 @contextmanager

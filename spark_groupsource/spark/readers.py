@@ -1,10 +1,10 @@
 """Implements the readers that Spark uses on the driver's host, and sets up the process in which a stream's reader runs.
 
-A streaming reader turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py). Only its `latestOffset`
-is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
+A stream reader turns Spark's calls, which pass offsets as dicts, into steps of the cycle (query/cycle.py). Only `latestOffset` is
+elsewhere, because its signature depends on Spark's version (version_readers.py).
 
-Spark calls the reader on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles
-it for the executors. So the constructors do not join the group, and modules that only the runner needs are imported once it runs.
+Spark calls the reader on the runner's main thread, one call at a time. It also creates a reader in a planning process and pickles
+it for the executors. So the constructors do not join the group, and modules that only the runner needs are imported when it runs.
 Executors get only the part of a reader that tasks need (task.py).
 """
 
@@ -27,8 +27,7 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.spark.messages import log_to_stderr, shown_alone, warn_of_blanks
-from spark_groupsource.spark.query_id import query_of_checkpoint
+from spark_groupsource.spark.messages import log_to_stderr, query_of_checkpoint, shown_alone, warn_of_blanks
 from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, RangePartition, TaskReader, in_task
 from spark_groupsource.subject import work_for
 
@@ -68,7 +67,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     @shown_alone()
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset before the first plan, without any other effect: Spark also calls this on a restart of batch 0."""
+        """Return the offset before the first plan. Spark also calls this when it repeats batch 0, so nothing else may happen."""
         return self._running().first().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -83,8 +82,8 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._refuse_asynchronous_progress(previous, plan)
         self._speak_for(plan.stream)
         granted = self._running().claim(previous, plan)
-        # Cut the whole plan into tasks, and then leave out what is not granted. A replay may be granted less than an earlier
-        # attempt, and a sink that has already written some of the tasks recognises them by their numbers.
+        # Cut the whole plan into tasks first, and then drop the ranges that are not granted. A replay may be granted less than an
+        # earlier attempt, but a sink that has already written some of the tasks recognises them by their numbers.
         ranges = [(partition, offsets) for partition, planned in sorted(plan.by_partition.items()) for offsets in planned]
         return [
             RangePartition(
@@ -120,7 +119,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     @shown_alone()
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """Plan the micro-batch after `start`, which is in Spark's commit log. Returns `start` itself if there is nothing new."""
+        """Plan the micro-batch after `start`, which is in Spark's commit log. Return `start` itself if there is nothing new."""
         previous = PlanOffset.parse(start, self._options.group_id)
         self._speak_for(previous.stream)
         planned = self._running().plan(previous, limited=limited)
@@ -130,7 +129,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         return planned.to_json()
 
     def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
-        """Refuse asynchronous progress tracking, which is recognised by the order of Spark's calls.
+        """Refuse asynchronous progress tracking, which the order of Spark's calls gives away.
 
         Normally Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for the partitions
         of a new plan. With asynchronous progress tracking a separate thread writes the logs, and `commit` comes later.
@@ -149,7 +148,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
             self._speak_for(self._stream_name)
             log_to_stderr()
-            if self._options.checkpoint_location is not None:  # on a thread, because its file system may hang
+            if self._options.checkpoint_location is not None:  # on a thread, because the file system may hang
                 threading.Thread(target=self._look_up_query, name="groupkafka-query-id", daemon=True).start()
             warn_on_driver()
             warn_of_blanks(self._options.group_id)
@@ -165,12 +164,12 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._speak_for(self._stream_name)
 
     def _speak_for(self, stream: str | None) -> None:
-        """Name the group, the stream, and the query if it is known, in every log line. Spark does not tell a source its query."""
+        """Name the group, the stream and, if it is known, the query in every log line. Spark does not tell a source its query."""
         self._stream_name = stream
         work_for(group=self._options.group_id, query=self._query_id, stream=stream)
 
     def _metered(self) -> Observer:
-        """Return the observer of the cycle. If metrics are enabled, start to serve them before the query joins the group."""
+        """Return the cycle's observer. If metrics are enabled, start to serve them before the query joins the group."""
         if self._options.metrics_port is None:
             return UNOBSERVED
         from spark_groupsource.metrics.server import serve
@@ -218,10 +217,10 @@ class GroupKafkaBatchReader(DataSourceReader):
 
 
 class RefusedReader(DataSourceStreamReader):
-    """A reader that raises an error at Spark's first call, whichever that is: it depends on version, trigger and checkpoint.
+    """A reader that raises an error at Spark's first call. Which call that is depends on the version, trigger and checkpoint.
 
-    PySpark's runner cannot show an error that `streamReader` itself raises: its `finally` would then stop a reader that does not
-    exist, and end with an UnboundLocalError of its own.
+    PySpark's runner cannot show an error that `streamReader` itself raises, because its `finally` would stop a reader that does
+    not exist and hide the error with an UnboundLocalError.
 
     Args:
         wrong: The error in the options or the schema, which the user has to correct.
@@ -234,7 +233,7 @@ class RefusedReader(DataSourceStreamReader):
     def _refuse(self, *asked: Any, **by_name: Any) -> NoReturn:
         raise self._wrong
 
-    # Spark counts the parameters of `latestOffset` before it calls it (admission_reader.py), so `_refuse` takes any.
+    # Spark counts the parameters of `latestOffset` before it calls it (version_readers.py), so `_refuse` takes any.
     initialOffset = _refuse
     latestOffset = _refuse
     partitions = _refuse
@@ -246,8 +245,8 @@ class RefusedReader(DataSourceStreamReader):
 def collect_rarely() -> None:
     """Make the garbage collector run rarely in this process.
 
-    A plan of thousands of partitions makes many objects that all stay for a while. With Python's thresholds, the collector took
-    more than half of the planning time.
+    A plan of thousands of partitions creates many objects that all live for a while. With Python's default thresholds, the
+    collector took more than half of the planning time.
     """
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
 
@@ -255,7 +254,7 @@ def collect_rarely() -> None:
 def leave_on_sigterm(cycle: Cycle) -> None:
     """Install a signal handler that leaves the group when Spark stops the query.
 
-    The JVM sends SIGTERM to the runner and does not wait for `stop`. On any other thread than the main one nothing is installed.
+    The JVM sends SIGTERM to the runner and does not wait for `stop`. The handler is installed only on the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -275,8 +274,8 @@ def leave_on_sigterm(cycle: Cycle) -> None:
 def leave_with_driver(cycle: Cycle) -> None:
     """Start a thread that leaves the group and ends this process when the driver has died.
 
-    Between Spark's calls the runner notices a dead driver by itself, but not during a call that waits for a broker or for another
-    member. It would then keep the driver's partitions until the wait ends.
+    Between Spark's calls the runner notices by itself that the driver has died. During a call that waits for a broker or for
+    another member it does not, and would keep the driver's partitions until the wait ends.
     """
     driver = os.getppid()
 

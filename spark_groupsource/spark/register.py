@@ -1,8 +1,8 @@
 """Registers the source with a Spark session, after checking that the Python that Spark starts can run the source.
 
-Spark's JVM starts one program for a registered source: the value of PYSPARK_PYTHON when the session was made, or else `python3`.
-The driver's host plans with it, and the executors' hosts run tasks with it. Only the driver's host can be checked from here, and
-there a wrong program makes every query fail.
+Spark's JVM starts one program for a registered source: the value of PYSPARK_PYTHON when the session was created, or else
+`python3`. The driver's host plans with this program, and the executors' hosts run tasks with it. Only the driver's host can be
+checked from here. A wrong program there makes every query fail.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ print(json.dumps([list(sys.version_info[:2]), version, missing]))
 def register(spark: SparkSession) -> None:
     """Register `format("groupkafka")` with a Spark session, and let the session report finished micro-batches to the source.
 
-    A micro-batch is then confirmed in the group as soon as Spark has finished it, rather than at the next trigger. To
-    do so, the function adds one listener to the session. If the session does not accept listeners, or under Spark Connect, where
-    the listener would run in the client, use the reader's option `checkpointLocation` instead. Call this function once per
-    session; a second call is harmless.
+    A micro-batch is then confirmed in the group as soon as Spark has finished it, rather than at the next trigger. For that,
+    the function adds one listener to the session. If the session does not accept listeners, or under Spark Connect, where the
+    listener would run in the client, use the reader's option `checkpointLocation` instead. Call this function once per session; a
+    second call is harmless.
 
     Raises:
         WorkersPythonUnsuitable: The master is local, and the Python that Spark starts lacks this package, or has a different
@@ -68,14 +68,14 @@ def register(spark: SparkSession) -> None:
         # Spark 4.0 refuses a name that it has found among the installed modules; later versions replace it (SPARK-51919).
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (is_here and not has(spark, GroupKafkaDataSource.name())):
             raise
-        log.info("Spark keeps the source that it has found by itself, so its tasks run with the Python that found it.")
+        log.info("Spark keeps the source that it has found by itself, so tasks run with the Python that found it.")
 
 
 def is_found(spark: SparkSession, name: str) -> bool:
     """Return whether Spark has found the source by itself, so that registering it would only add warnings to Spark's log.
 
-    Spark warns at each query if a registered source replaces one that it has found. A source that it has found runs with the
-    Python that found it, and without `--py-files` and `spark.executorEnv.*`.
+    Spark logs a warning for each query if a registered source replaces one that it has found. The source that it has found runs
+    with the Python that found it, and without `--py-files` and `spark.executorEnv.*`.
 
     Args:
         spark: A session of this process, not of Spark Connect.
@@ -91,7 +91,7 @@ def is_found(spark: SparkSession, name: str) -> bool:
         sources = spark._jsparkSession.sessionState().dataSourceManager()
         return bool(sources.lookupDataSource(name).dataSourceCls().pythonExec() == context.pythonExec)
     except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
-        log.info("it is not known whether Spark has found %s by itself: %s", name, hidden)
+        log.info("cannot find out whether Spark has found %s by itself: %s", name, hidden)
         return False
 
 
@@ -127,7 +127,7 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 
 class Answer(NamedTuple):
-    """The version of a Python, and the packages that it has and lacks."""
+    """What a Python reports: its version, and which packages it has and lacks."""
 
     python: tuple[int, int]
     version: str | None

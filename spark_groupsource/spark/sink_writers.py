@@ -19,8 +19,7 @@ from pyspark.sql.types import Row, StructType
 from spark_groupsource.errors import ReportsUnavailable, SinkError
 from spark_groupsource.sink.batch_report import BatchReport, BatchReports
 from spark_groupsource.sink.settings import SinkSettings
-from spark_groupsource.spark.messages import log_to_stderr
-from spark_groupsource.spark.query_id import query_of_checkpoint, query_of_task
+from spark_groupsource.spark.messages import log_to_stderr, query_of_checkpoint, query_of_task
 from spark_groupsource.spark.worker import PromptlyAcknowledged, ended_by_signals, freeze_imports, sees_the_end, whole
 from spark_groupsource.subject import work_for
 

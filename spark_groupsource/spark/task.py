@@ -1,9 +1,9 @@
 """Implements the readers and partitions that a task gets, and reads with them on an executor.
 
-Spark sends each task its reader and its partition. A reader of the driver is pickled as one of the readers of this module, with
-settings that the driver has checked and merged. So this module imports nothing that only the driver needs, which would slow down
-every new worker. The planning process that pickles the readers needs only their classes, so modules that read are imported only
-when a task reads.
+Spark sends each task its reader and its partition. The driver's readers are pickled as the readers of this module, with settings
+that the driver has checked and merged. This module imports nothing that only the driver needs, because that would slow down every
+new worker. The planning process that pickles the readers needs only their classes, so modules that read are imported only when a
+task reads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.spark.messages import log_to_stderr
-from spark_groupsource.spark.query_id import query_of_task
+from spark_groupsource.spark.messages import log_to_stderr, query_of_task
 from spark_groupsource.spark.worker import PromptlyAcknowledged, freeze_imports
 from spark_groupsource.subject import work_for
 
@@ -45,7 +44,7 @@ def in_task(reader: Reader) -> Reader:
 class RangePartition(InputPartition):
     """One task's work in a stream: a range of one Kafka partition, or small ranges of several.
 
-    If none of the plan's ranges for this task are granted, `ranges` is empty. If only parts of a range are granted, it has
+    If none of the plan's ranges for this task are granted, `ranges` is empty. If only parts of a range are granted, there may be
     several ranges of one partition.
 
     Args:
@@ -118,8 +117,8 @@ class BatchTaskReader(PromptlyAcknowledged):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the task's records, as Arrow record batches with the requested columns.
 
-        With `commitOffsets` the task commits its end offset after Spark has taken its last record. The job may still fail later,
-        which Spark does not report to a source. If the log was cut off while the task read, nothing is committed, because other
+        With `commitOffsets` the task commits its end offset after Spark has taken its last record. If the job fails later, Spark
+        does not report that to a source. If the log was cut off while the task was reading, nothing is committed, because other
         records may be stored at these offsets and beyond, now or later.
         """
         if not isinstance(partition, BatchPartition):

@@ -1,14 +1,14 @@
-"""Makes the Python worker of a task start faster, recognise a cancelled task, and end its transaction when it is stopped.
+"""Makes a task's Python worker start faster, recognise that the task was cancelled, and end its transaction when it is stopped.
 
 **The end of a task's rows.** When a task is cancelled, the JVM shuts its end of the socket. PySpark iterates over an Arrow
 stream, for which an EOF between two record batches is a normal end, so the iterator ends as if it had seen all rows. After a
-complete input the JVM sends a mark of Spark's own (`SpecialLengths.END_OF_STREAM`), which PySpark reads once the task has its
-result. Spark 4.0 to 4.3 do this for TCP and for Unix sockets. So a task that must be certain looks ahead for that mark.
+complete input the JVM sends a marker (`SpecialLengths.END_OF_STREAM`), which PySpark reads once it has the task's result. So a
+task that must be certain looks ahead for the marker. Spark 4.0 to 4.3 send it over TCP and Unix sockets.
 
-**An acknowledgement.** Without it the socket is idle for 40 ms at the start of each task. The JVM sends the task's command, and
+**An acknowledgement.** Without it the socket is idle for 40 ms at the start of each task. The JVM sends the task's command and
 then its partition. The second message waits until the first one is acknowledged (Nagle's algorithm). The worker's kernel delays
-the acknowledgement by 40 ms, in case there is an answer to send it with. SPARK-51667 is the same problem on another socket of
-Spark. On this socket, a source can act only at the moment between the two messages, when the source is unpickled.
+the acknowledgement by 40 ms, in case it can send it with an answer. SPARK-51667 is the same problem on another socket of Spark.
+On this socket, a source can act only between the two messages, when it is unpickled.
 
 Measured: a trickle in 4 partitions on 2 cores, Spark 4.3, alternating blocks of micro-batches with and without this, on a machine
 with other load. The median of `addBatch` was 144 ms, and 200 ms without (96 micro-batches each).
@@ -34,7 +34,7 @@ from spark_groupsource.errors import InputIncomplete
 T = TypeVar("T")
 
 _END_OF_STREAM = (-4).to_bytes(4, "big", signed=True)
-"""The mark that the JVM sends after the last row."""
+"""The marker that the JVM sends after the last row."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
 
@@ -53,7 +53,7 @@ def sparks_socket() -> int | None:
     """Return the descriptor from which Spark's worker reads the data that this thread unpickles. `None` outside a worker.
 
     Spark does not pass it to sources, but `pyspark.worker.main(infile, outfile)` is one of the callers on the stack. Other
-    sockets of the process belong to the user, and are left alone.
+    sockets of the process may belong to the user, so they are left alone.
     """
     infile = _infile()
     return infile.fileno() if isinstance(infile, BufferedReader) else None
@@ -76,7 +76,7 @@ def _is_worker(module: dict[str, Any]) -> bool:
 def sees_the_end() -> Callable[[], bool] | None:
     """Return a function that tells, after the last row, whether the input was complete. `None` if that cannot be found out.
 
-    The function waits until the JVM has sent the mark, or has shut its end of the socket. It consumes nothing from the socket.
+    The function waits until the JVM has sent the marker, or has shut its end of the socket. It consumes nothing from the socket.
     """
     infile = _infile()
     peek: Callable[[int], bytes] | None = getattr(infile, "peek", None)
@@ -84,7 +84,7 @@ def sees_the_end() -> Callable[[], bool] | None:
         return None
 
     def ended() -> bool:
-        # If only a part of the mark has arrived, its first byte is enough, because nothing follows a stream that is cut off.
+        # If only a part of the marker has arrived, its first byte is enough, because nothing follows a stream that is cut off.
         ahead = peek(len(_END_OF_STREAM))[: len(_END_OF_STREAM)]
         return bool(ahead) and _END_OF_STREAM.startswith(ahead)
 
@@ -126,8 +126,8 @@ def freeze_imports() -> None:
     Spark collects a worker's garbage after every task, before the worker takes the next one. With everything that the reader
     imports, a collection takes longer than a small task.
 
-    Garbage of later tasks is collected as usual. Garbage that already exists is collected first, because user code that shares
-    the worker may have left it.
+    Garbage of later tasks is collected as usual. Existing garbage is collected first, because user code that shares the worker
+    may have left some.
 
     Measured with PySpark 4.3, on a machine with other load: a collection takes 8 to 13 ms of CPU time in Spark's worker alone, 13
     to 30 ms with this package (60,000 objects), and 0.00 ms after `freeze_imports`. In a trickle in 4 partitions on 2 cores, in
@@ -139,11 +139,11 @@ def freeze_imports() -> None:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise SystemExit in the block. Does nothing on any other thread than the main one.
+    """Make SIGTERM and SIGHUP raise SystemExit in the block, if it runs on the main thread.
 
     When an executor dies, Spark's daemon sends SIGHUP to its workers. A cluster manager that takes a container away sends
-    SIGTERM. By default Python would end immediately, and leave a transaction open that `read_committed` consumers wait for. With
-    SystemExit, a task can end its transaction first.
+    SIGTERM. By default Python would end immediately and leave a transaction open, for which `read_committed` consumers would
+    wait. With SystemExit, a task can end its transaction first.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -27,9 +27,9 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import cycle, joining
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
+from spark_groupsource.spark.version_readers import AdmissionControlReader
 from tests.harness.events import EventLog
 from tests.harness.sampler import newest_plans
 from tests.harness.steps import Step, Steps

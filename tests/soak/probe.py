@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from spark_groupsource.spark.version_readers import AdmissionControlReader
 
 FORMAT = "groupkafka_probed"
 PROBE = {"format": FORMAT, "register": "tests.soak.probe:ProbedDataSource"}

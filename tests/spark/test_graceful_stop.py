@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -66,6 +67,7 @@ def left(cluster: Cluster) -> Callable[[str], tuple[int, int]]:
 
 
 Left = Callable[[str], tuple[int, int]]
+WaitsInClaim = Callable[[], AbstractContextManager[tuple[str, Pipeline]]]
 
 
 def micro_batches(pipeline: Pipeline) -> tuple[int, int]:
@@ -287,6 +289,71 @@ def test_a_restarted_query_that_waits_to_join_says_whether_its_earlier_run_has_l
         assert time.monotonic() - began < 60
         assert left(backlog)[0] == (4 if crashed else 0)
     assert [f"{backlog}-0 [0, 10)" in warning for warning in warnings(caplog)] == [True] * crashed
+
+
+@pytest.fixture
+def waits_in_claim(
+    queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, admin: AdminClient, left: Left
+) -> WaitsInClaim:
+    """Restarts a query whose claim is gone with the group. Until the end of the block another client has its partition."""
+
+    def fail(_: DataFrame, __: int) -> None:
+        raise ValueError("out of paper")
+
+    @contextmanager
+    def waiting() -> Iterator[tuple[str, Pipeline]]:
+        name = topic(partitions=1)
+        produce(name, [(None, b"x")] * 10)
+        query = queries("a", name).start(foreach_batch=fail)
+        until(lambda: not query.running.isActive, "it has failed")
+        until(lambda: left(name)[1] == 0, "it has left")
+        group = f"group-of-{name}"
+        admin.delete_consumer_groups([group])[group].result(60)
+        settings = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
+        with plain_member(cluster, group, name, settings) as other:
+            until(lambda: other.owned == 1, "the other client has the partition")
+            query.start(foreach_batch=lambda _, __: None)
+            until(lambda: left(name)[1] == 2 and not is_joining(cluster, name), "the query is a member")
+            yield name, query
+
+    return waiting
+
+
+def test_a_query_that_waits_in_its_claim_for_a_partition_finishes_the_micro_batch_if_it_gets_it(
+    waits_in_claim: WaitsInClaim, left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExitStack() as other, caplog.at_level(logging.WARNING):
+        name, query = other.enter_context(waits_in_claim())
+
+        def let_go() -> None:
+            until(lambda: is_asked_to_stop(query), "it is asked to stop")
+            other.close()
+
+        letting_go = in_background(let_go)
+        assert patiently(stop_gracefully, query)
+        letting_go.join()
+    assert warnings(caplog) == []
+    assert micro_batches(query) == (1, 1)
+    assert left(name) == (0, 0)
+
+
+def test_a_query_that_waits_in_its_claim_until_the_timeout_leaves_at_once_and_names_its_ranges(
+    waits_in_claim: WaitsInClaim, left: Left, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source answers that something may be claimed, so nothing waits for a confirmation."""
+    monkeypatch.setattr("spark_groupsource.spark.graceful_stop.LEFT_WITHIN_S", 120.0)
+    with waits_in_claim() as (name, query):
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            assert not stop_gracefully(query.running, timeout_s=1)
+        assert time.monotonic() - began < 60
+        (warning,) = warnings(caplog)
+        assert f"{name}-0 [0, 10)" in warning
+        until(lambda: left(name) == (0, 1), "only the other client is a member")
+    query.start(foreach_batch=lambda _, __: None)
+    until(has_finished(query, 1), "the micro-batch")
+    assert patiently(stop_gracefully, query)
+    assert left(name) == (0, 0)
 
 
 def test_a_query_that_has_not_read_its_checkpoint_does_not_say_that_nothing_is_claimed(

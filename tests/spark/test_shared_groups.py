@@ -20,7 +20,7 @@ ONLY_ONE = "each record reaches only one of them. If both need all records, give
 
 Write = Callable[[DataFrame, str], StreamingQuery]
 
-LOGGER = "spark_groupsource.spark.shared_groups"
+LOGGER = "spark_groupsource.spark.durable_listener"
 RECORD = (None, b"x")
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from devtools.broker import Cluster
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
-from spark_groupsource.spark.startless_reader import StartlessReader
+from spark_groupsource.spark.version_readers import StartlessReader
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import total_lag
 from tests.support.producing import numbered

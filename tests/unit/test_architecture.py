@@ -159,7 +159,6 @@ TESTED_ELSEWHERE: Mapping[str, str] = {
     "sink/output_topic": "tests/kafka/sink/test_choices.py",
     "sink/pure_producer": "tests/unit/sink/test_writing.py",
     "spark/datasource": "tests/unit/spark/test_core_imports.py",
-    "spark/durable_listener": "tests/spark/test_closing.py",
     "timeouts": "tests/unit/query/test_durable_watch.py",
     "top_level/pyspark_groupkafka": "tests/unit/spark/test_core_imports.py",
 }

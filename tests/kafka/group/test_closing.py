@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 import pytest
 
+from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.group import ledger
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from tests.conftest import Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import in_background, until
@@ -101,6 +103,24 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
     assert settled(record_of, name, 1)()
 
 
+def test_a_stop_does_not_wait_for_a_member_that_has_failed(
+    filled: Filled, query: MakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("cycle.AT_STOP_S", "durable_watch.CLOSED_S"):
+        monkeypatch.setattr(f"spark_groupsource.query.{limit}", 120.0)
+    one = query(filled())
+    until(one.plan, "something to read")
+    one.claim()
+    member = one.session.member
+    member.call(lambda: member._fail(BrokerUnavailable("the leader was silent for too long")))
+    report(one)
+    request = DriverReports(os.getppid()).ask_to_stop(one.logged.stream)
+    began = time.monotonic()
+    one.cycle.stop()
+    assert time.monotonic() - began < 60
+    assert DriverReports(os.getppid()).answer(one.logged.stream, request) is Answer.LEFT_WITH_CLAIMS
+
+
 def test_a_run_that_was_just_stopped_may_close_what_the_next_run_has_finished(
     filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
@@ -134,7 +154,7 @@ def test_a_run_that_is_asked_to_stop_plans_nothing_new_and_the_next_run_does(
     assert not one.plan(), "nothing, although there is a backlog"
     assert settled(record_of, name, 1)(), "the last micro-batch is confirmed"
     one.restart()
-    assert requests.is_answered(one.done.stream, request), "it has left with nothing claimed"
+    assert requests.answer(one.done.stream, request) is Answer.LEFT, "it has left with nothing claimed"
     assert one.run_batch() == {0: (4, 8)}
     requests.ask_to_stop(one.done.stream)
     assert not one.plan()
@@ -144,4 +164,4 @@ def test_a_run_that_is_asked_to_stop_plans_nothing_new_and_the_next_run_does(
     one.claim()
     request = requests.ask_to_stop(one.done.stream)
     one.restart()
-    assert not requests.is_answered(one.done.stream, request), "it has left in the middle of a micro-batch"
+    assert requests.answer(one.done.stream, request) is Answer.LEFT_WITH_CLAIMS, "it has left in the middle of a micro-batch"

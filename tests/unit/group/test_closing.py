@@ -63,13 +63,15 @@ class TestClosing:
         closing.claimed(4)
         closing.report("me", 4)
         closing.believe(CLAIMED)
-        closing.failed(passing=True)
+        closing.failed(4, passing=True)
         assert not closing.due
         now[0] = CLOSE_AGAIN_AFTER_S
         assert closing.due
-        closing.failed(passing=False)
+        assert closing.given_up == -1
+        closing.failed(4, passing=False)
         now[0] = 100.0
         assert not closing.due, "the next commit closes it"
+        assert (closing.closed, closing.given_up) == (-1, 4)
 
     def test_is_over_when_the_next_plan_is_claimed(self, closing: Closing) -> None:
         closing.claimed(4)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from confluent_kafka import Consumer
 
 from spark_groupsource.errors import MembershipError
-from spark_groupsource.group.member import PREDECESSORS, State, generation_of
+from spark_groupsource.group.member import PREDECESSORS, Member, RecordKeeper, State, generation_of
 
 
 def test_every_state_can_be_reached_and_only_the_first_has_no_predecessor() -> None:
@@ -34,3 +35,16 @@ def test_a_generation_is_refused_that_librdkafka_serializes_in_another_way() -> 
     assert generation_of(cast(Consumer, Serialized(serialized))) == 41
     with pytest.raises(MembershipError, match="does not expose the group's generation"):
         generation_of(cast(Consumer, Serialized(b"CGMDv3:" + serialized)))
+
+
+def test_a_member_is_closed_without_a_join_of_its_thread_which_a_second_signal_would_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+    member = Member(settings, ["orders"], drain_timeout_s=1.0)
+    monkeypatch.setattr(member._thread, "join", lambda *_: pytest.fail("a join in a signal handler may wait for its own thread"))
+    member.close()
+    member.start(cast(RecordKeeper, SimpleNamespace(idle=lambda: None)))
+    for _ in range(2):
+        member.close(60.0)
+        assert member.state is State.LEFT

@@ -5,6 +5,7 @@ tests/kafka/query/test_cycle.py and its neighbours have brokers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import cast
@@ -15,7 +16,7 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import ClaimTimeout, CommitOutcomeUnknown, OffsetError
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import Member
+from spark_groupsource.group.member import Member, State
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
@@ -23,6 +24,7 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.query.joining import Joining
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from tests.support.group_in_memory import LOG_START, GroupInMemory
 from tests.support.options import parse
 
@@ -63,7 +65,10 @@ class Run:
         self.group.commits |= held
         self.group.acquire(*self.given)
         member = SimpleNamespace(
-            call=lambda step: step(), failure=None, assignment=Assignment(self.given, generation=3, member_id="m")
+            call=lambda step: step(),
+            failure=None,
+            state=State.MEMBER,
+            assignment=Assignment(self.given, generation=3, member_id="m"),
         )
         return cast(Member, member), self.group.ledger
 
@@ -166,6 +171,42 @@ def test_offsets_of_another_cluster_are_void_and_said_so_once(run: Run, caplog: 
     run.cluster = "elsewhere"
     assert [run.cycle.claim(run.durable, logged) for _ in range(2)] == [{}, {}]
     assert caplog.text.count("the checkpoint is of Kafka cluster here, but this is cluster elsewhere") == 1
+
+
+def test_a_run_that_is_asked_to_stop_answers_when_spark_has_an_empty_plan(run: Run) -> None:
+    reports = DriverReports(os.getppid())
+    run.cycle.plan(run.durable, limited=True)
+    request = reports.ask_to_stop(run.durable.stream)
+    assert reports.answer(run.durable.stream, request) is None
+    for _ in range(2):
+        assert run.plan() is None
+        assert reports.answer(run.durable.stream, request) is Answer.PLANS_NOTHING
+    request = reports.ask_to_stop(run.durable.stream)
+    assert run.plan() is None
+    assert reports.answer(run.durable.stream, request) is Answer.PLANS_NOTHING
+    reports.end_stop(run.durable.stream)
+    assert run.plan() is not None
+
+
+def test_a_run_that_leaves_with_claims_answers_at_once_that_something_may_be_claimed(run: Run) -> None:
+    reports = DriverReports(os.getppid())
+    logged = run.logged()
+    run.cycle.claim(run.durable, logged)
+    request = reports.ask_to_stop(logged.stream)
+    run.cycle.stop()
+    assert reports.answer(logged.stream, request) is Answer.LEFT_WITH_CLAIMS
+    reports.end_stop(logged.stream)
+
+
+def test_a_run_whose_driver_has_died_removes_the_files_of_its_stream(run: Run) -> None:
+    """They are named after the driver: nobody else would."""
+    reports = DriverReports(os.getppid())
+    logged = run.logged()
+    run.cycle.claim(run.durable, logged)
+    reports.ask_to_stop(logged.stream)
+    reports.write(logged.stream, logged.plan)
+    run.cycle.stop(with_driver=True)
+    assert not [file for file in reports.folder.iterdir() if logged.stream in file.name]
 
 
 def test_lag_and_what_is_held_are_reported_once_the_run_has_joined(run: Run) -> None:

@@ -13,6 +13,7 @@ from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import (
+    CLOSED_S,
     LONGEST_PAUSE_S,
     READ_LATER_EVERY_S,
     READ_REPORT_EVERY_S,
@@ -44,6 +45,7 @@ class Watched:
     def __init__(self, location: Path | str | None, reports: Counted) -> None:
         self.reported: list[tuple[str, int]] = []
         self.closed = -1
+        self.given_up = -1
         self.draining = False
         self.ahead = 0.0
         self.seconds: Callable[[], float] = time.monotonic
@@ -53,6 +55,7 @@ class Watched:
             None if location is None else str(location),
             report=self._report,
             closed=lambda plan: self.closed >= plan,
+            cannot_close=lambda plan: self.given_up >= plan,
             is_urgent=lambda: self.draining,
             reports=reports,
             clock=self.clock,
@@ -397,6 +400,21 @@ def test_a_stop_closes_what_it_has_found_even_if_that_takes_longer_than_it_looks
     run.closed = -1
     threading.Timer(1.0, lambda: setattr(run, "closed", 0)).start()
     assert run.watch.conclude(0.1)
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_stop_does_not_wait_for_a_member_that_cannot_close_the_claims(watched: Watch, reported: bool) -> None:
+    """The member may fail while the stop waits for its commit."""
+    run = watched("report")
+    run.claim(0)
+    if reported:
+        run.reports.write(STREAM, 0)
+        until(lambda: run.reported, "it is found")
+        run.closed = -1
+    threading.Timer(1.0, lambda: setattr(run, "given_up", 0)).start()
+    began = time.monotonic()
+    assert not run.watch.conclude(60)
+    assert time.monotonic() - began < CLOSED_S / 2
 
 
 def test_a_checkpoint_that_no_longer_can_be_read_says_so(tmp_path: Path) -> None:

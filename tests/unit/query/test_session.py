@@ -22,8 +22,9 @@ from spark_groupsource.errors import (
     MemberUnknown,
     TopicNotFound,
 )
+from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import Member
+from spark_groupsource.group.member import Member, State
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -97,7 +98,8 @@ class Run(Session):
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
         assert (stream, newest, deadline) == (STREAM, NEWEST, self.deadline)
         self.time_to_join.append(deadline.left)
-        return cast(Member, SimpleNamespace(call=self.call, failure=self.failure)), self.group.ledger
+        member = SimpleNamespace(call=self.call, failure=self.failure, state=State.MEMBER)
+        return cast(Member, member), self.group.ledger
 
     def call(self, step: Callable[[], object]) -> object:
         if self.failure is not None:
@@ -179,6 +181,29 @@ def test_what_has_ended_the_member_is_raised_at_once_also_if_it_is_an_error_that
     with pytest.raises(BrokerUnavailable, match="it has ended"):
         run.step(Ledger.confirm)
     assert run.now == 0
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_member_that_has_ended_or_leaves_cannot_close_claims(run: Run, state: State) -> None:
+    cast(SimpleNamespace, run.member).state = state
+    assert run.cannot_close(0) is (state in {State.LEAVING, State.LEFT, State.FAILED})
+
+
+def test_a_member_that_has_failed_or_was_refused_cannot_close_claims() -> None:
+    run = Run()
+    assert not run.cannot_close(0)
+    run.failure = MemberUnknown("fenced")
+    assert run.joined().cannot_close(0)
+    run = Run().joined()
+    run.claimed()
+    run.failures = [BrokerUnavailable("no answer")]
+    run.report_durable(NAME, 0)
+    run.group.pass_time(0)
+    assert not run.cannot_close(0), "it is tried again"
+    run.failures = [CommitRefused("too large")]
+    run.group.pass_time(CLOSE_AGAIN_AFTER_S)
+    assert run.cannot_close(0)
+    assert not run.cannot_close(1)
 
 
 # How long a call takes.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.errors import ReportsUnavailable
-from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.reports.driver_reports import Answer, DriverReports
 
 STREAM = "0123456789abcdef"
 
@@ -62,7 +62,7 @@ def test_what_is_not_exactly_a_report_is_not_believed(reports: DriverReports, co
 
 @pytest.mark.parametrize("stream", ["", "../0123", "a/b", "x" * 65, "a b"])
 def test_a_name_that_no_stream_has_never_becomes_a_path(reports: DriverReports, stream: str) -> None:
-    with pytest.raises(ReportsUnavailable, match="is not the name of a stream"):
+    with pytest.raises(ReportsUnavailable, match="is not a valid stream name"):
         reports.write(stream, 1)
 
 
@@ -84,18 +84,20 @@ def test_a_request_to_stop_is_seen_by_the_runners_of_this_driver_until_it_is_end
     for _ in range(2):
         reports.end_stop(STREAM)
     assert reports.asked_to_stop(STREAM) is None
-    assert not reports.is_answered(STREAM, request)
+    assert reports.answer(STREAM, request) is None
     assert reports.read(STREAM) == 7
 
 
-def test_a_runner_that_was_asked_earlier_does_not_answer_a_newer_request(reports: DriverReports) -> None:
+@pytest.mark.parametrize("answer", Answer)
+def test_a_runner_that_was_asked_earlier_does_not_answer_a_newer_request(reports: DriverReports, answer: Answer) -> None:
     earlier, request = (reports.ask_to_stop(STREAM) for _ in range(2))
-    reports.answer_stop(STREAM, earlier)
+    reports.answer_stop(STREAM, earlier, answer)
     assert reports.asked_to_stop(STREAM) == request
-    assert not reports.is_answered(STREAM, request)
-    reports.answer_stop(STREAM, request)
-    assert reports.is_answered(STREAM, request)
-    assert reports.asked_to_stop(STREAM) is None
+    assert reports.answer(STREAM, request) is None
+    reports.answer_stop(STREAM, request, answer)
+    assert reports.answer(STREAM, request) is answer
+    assert reports.answer(STREAM, earlier) is None
+    assert reports.asked_to_stop(STREAM) == (request if answer is Answer.PLANS_NOTHING else None)
     reports.end_stop(STREAM)
     assert not list(reports.folder.iterdir())
 
@@ -104,5 +106,5 @@ def test_a_folder_of_others_asks_for_nothing(reports: DriverReports) -> None:
     request = reports.ask_to_stop(STREAM)
     reports.folder.chmod(0o777)
     assert reports.asked_to_stop(STREAM) is None
-    reports.answer_stop(STREAM, request)
-    assert not reports.is_answered(STREAM, request)
+    reports.answer_stop(STREAM, request, Answer.LEFT)
+    assert reports.answer(STREAM, request) is None

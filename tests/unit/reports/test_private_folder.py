@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.errors import ReportsUnavailable
-from spark_groupsource.reports.private_folder import DRIVER_REPORTS_KEPT_S, PrivateFolder
+from spark_groupsource.reports.private_folder import FILES_KEPT_S, PrivateFolder
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_link_in_its_place_is_refused(private: PrivateFolder, tmp_path: Path) 
 def test_old_files_are_removed_with_the_first_that_a_process_writes(private: PrivateFolder) -> None:
     private.replace("old", "text")
     private.replace("new", "text")
-    long_ago = time.time() - DRIVER_REPORTS_KEPT_S - 60
+    long_ago = time.time() - FILES_KEPT_S - 60
     os.utime(private.folder / "old", (long_ago, long_ago))
     private.replace("new", "text")
     assert private.content("old", 10) is not None, "a later one looks at nothing else"

@@ -9,7 +9,7 @@ import pytest
 
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.spark.shared_groups import SharedGroups, gave_up_a_part, topics_in
+from spark_groupsource.spark.durable_listener import SharedGroups, gave_up_a_part, topics_in
 
 ID, OTHER_ID = "i" * 22, "j" * 22
 """Ids of a topic, and of another one."""

@@ -1,7 +1,9 @@
-"""The stream reader for Spark 4.0 and 4.1, which pass neither the start of a micro-batch nor its limit to `latestOffset()`.
+"""Implements the stream reader for each version of Spark, because they call `latestOffset` in different ways.
 
-The reader derives both from the order of Spark's calls (MicroBatchExecution, PythonMicroBatchStream,
-AcceptsLatestSeenOffsetHandler):
+Spark 4.2 and later pass the start of a micro-batch and its limit (SPARK-55304) to `AdmissionControlReader`.
+
+Spark 4.0 and 4.1 pass neither, so `StartlessReader` derives both from the order of Spark's calls (MicroBatchExecution,
+PythonMicroBatchStream, AcceptsLatestSeenOffsetHandler):
 
     new checkpoint                  latestOffset(), offset log, initialOffset(), partitions(first, 0), tasks, commit log
     next micro-batches              latestOffset(), offset log, commit(0), partitions(0, 1), tasks, commit log
@@ -9,10 +11,10 @@ AcceptsLatestSeenOffsetHandler):
       n is in the commit log        latestOffset(), and so on as above
       it is not                     partitions(n - 1, n), tasks, commit log, latestOffset(), and so on as above
 
-So a call of `latestOffset()` means that its previous result, or else the offset of the restart, is in the commit log. If a run
-has neither, this is the first call of a new checkpoint. Every plan that Spark gets is used, or the run ends.
+When Spark calls `latestOffset()`, the result of its previous call, or else the offset of the restart, is in the commit log. If a
+run has neither, the checkpoint is new. Spark uses every plan that it gets, unless the run ends first.
 
-With Trigger.AvailableNow and Trigger.Once these versions run one micro-batch. The reader cannot find out which trigger is used.
+These versions run one micro-batch with Trigger.AvailableNow and Trigger.Once. The reader cannot find out which trigger is used.
 """
 
 from __future__ import annotations
@@ -32,22 +34,56 @@ log = logging.getLogger(__name__)
 
 JsonOffset = dict[str, Any]
 
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark 4.0 and 4.1
+    pass
+else:
+
+    class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow):
+        """The reader for Spark 4.2 and later. With Trigger.AvailableNow it reads only what existed when the run started."""
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+            """Return the end of the next micro-batch, or `start` if there is nothing new."""
+            return self._next(start, limited=not isinstance(limit, ReadAllAvailable))
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            """Return `maxOffsetsPerTrigger` or `minOffsetsPerTrigger` as a limit. Spark ignores it with Trigger.Once."""
+            at_most, at_least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+            if at_most is not None:
+                return ReadMaxRows(at_most)
+            return ReadAllAvailable() if at_least is None else ReadMinRows(at_least)
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Fix the target of the run: the current ends of all subscribed partitions, no matter which member owns them."""
+            self._running().fix_target()
+
+        def reportLatestOffset(self) -> dict[str, Any] | None:
+            """Return the end offset, lag and held offsets of each owned partition at the last plan, for Spark's progress."""
+            return self._running().report()
+
 
 class SparkPosition:
-    """Follows how far Spark is, by the order of its calls. Pure."""
+    """Derives Spark's position from the order of its calls. Pure."""
 
     def __init__(self) -> None:
         self.start: JsonOffset | None = None
-        """The start of the next plan, which is in the commit log when Spark asks for a plan. `None` for a new checkpoint."""
+        """The start of the next plan. It is in the commit log when Spark asks for a plan. `None` for a new checkpoint."""
         self.has_planned = False
         """Whether Spark has asked for a plan in this run."""
 
     def planned(self, end: JsonOffset) -> None:
-        """Note that `latestOffset()` returns `end` to Spark."""
+        """Note that `latestOffset()` is returning `end` to Spark."""
         self.start, self.has_planned = end, True
 
     def to_claim(self, start: JsonOffset, end: JsonOffset) -> bool:
-        """Return whether `partitions(start, end)` asks for a micro-batch, and does not just announce the offset of a restart.
+        """Return whether `partitions(start, end)` asks for a micro-batch, rather than just announcing the offset of a restart.
 
         Raises:
             OffsetError: A plan was made before Spark announced the checkpoint's offset.
@@ -56,22 +92,22 @@ class SparkPosition:
         if only_announces and self.has_planned and end != self.start:
             raise OffsetError(
                 "Spark asked for a plan before it announced where the checkpoint ends, so the plan does not fit the checkpoint. "
-                "Spark before 4.2 does this if spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. Unset it. "
-                "Trigger.AvailableNow then runs one micro-batch."
+                "Nothing was read. Spark before 4.2 does this if spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. "
+                "Unset it. Trigger.AvailableNow then runs one micro-batch."
             )
         self.start = end
         return not only_announces
 
 
 class StartlessReader(GroupKafkaStreamReader):
-    """A stream reader that derives Spark's position, and limits each micro-batch to `maxOffsetsPerTrigger` with any trigger."""
+    """The reader for Spark 4.0 and 4.1. It limits each micro-batch to `maxOffsetsPerTrigger`, whatever the trigger is."""
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
         super().__init__(options, columns)
         self._position = SparkPosition()
 
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]
-        """Plan the next micro-batch. If there is nothing new, return the offset at which it would start."""
+        """Return the end of the next micro-batch, or its start if there is nothing new."""
         is_first_of_run = not self._position.has_planned
         start = self.initialOffset() if self._position.start is None else self._position.start
         planned = self._next(start, limited=True)
@@ -81,7 +117,7 @@ class StartlessReader(GroupKafkaStreamReader):
         return planned
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> list[InputPartition]:
-        """Claim the ranges of `end`, or nothing if Spark only announces the offset of a restart."""
+        """Claim the ranges of `end`, unless Spark only announces the offset of a restart."""
         return super().partitions(start, end) if self._position.to_claim(start, end) else []
 
     def _warn_of_what_is_left(self, planned: JsonOffset) -> None:
@@ -90,13 +126,13 @@ class StartlessReader(GroupKafkaStreamReader):
             log.warning(
                 "maxOffsetsPerTrigger leaves %d offsets to the micro-batches after the first one of this run. With the triggers "
                 "AvailableNow and Once, Spark before 4.2 runs no further micro-batch, so these offsets wait for the next run. "
-                "Remove the option to read everything.",
+                "To read everything, remove the option.",
                 unread,
             )
 
 
 def left_behind(planned: JsonOffset, ends: Mapping[str, Mapping[str, int]]) -> int:
-    """Return how many offsets a plan leaves unread up to the end offsets.
+    """Return the number of offsets between the end of a plan and the ends of its partitions.
 
     Args:
         planned: A plan, as Spark stores it.

@@ -1,4 +1,4 @@
-"""Where a Spark stands that does not say it, known from the order of its calls (Spark 4.0 and 4.1)."""
+"""The position of Spark 4.0 and 4.1, which follows from the order of their calls, and the limit that later versions ask for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.spark.startless_reader import SparkPosition, left_behind
+from spark_groupsource.spark.version_readers import SparkPosition, left_behind
+from tests.support.options import parse
 
 
 def offset(plan: int, stream: str = "s") -> dict[str, Any]:
@@ -100,3 +101,16 @@ def test_every_plan_starts_where_the_commit_log_ends_whenever_spark_dies(seed: i
 )
 def test_what_the_limit_leaves_is_counted(planned_to: dict[str, Any], ends: dict[str, Any], left: int) -> None:
     assert left_behind({"ranges": {"t": planned_to}}, ends) == left
+
+
+def test_the_limit_is_the_most_offsets_of_a_trigger_or_else_the_least() -> None:
+    limits = pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark before 4.2 passes no limit")
+    from spark_groupsource.spark.version_readers import AdmissionControlReader
+
+    def limit_of(**options: str) -> object:
+        return AdmissionControlReader(parse(**options)).getDefaultReadLimit()
+
+    assert limit_of() == limits.ReadAllAvailable()
+    assert limit_of(minOffsetsPerTrigger="5") == limits.ReadMinRows(5)
+    assert limit_of(maxOffsetsPerTrigger="10") == limits.ReadMaxRows(10)
+    assert limit_of(maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5") == limits.ReadMaxRows(10)

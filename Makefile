@@ -69,12 +69,12 @@ SUITE := not versions and not wheels and not notebooks
 # way that leaves some of them waiting for ever.
 IN_FILES := --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
-# Without TESTS lint, docs and all tests that have no target of their own below. `make test TESTS=tests/unit/handoff/test_planner.py`
-# runs a file, a folder or, with `::name` after the path, one test.
+# Without TESTS lint and all tests that have no target of their own below. One of them builds the site as `make docs` does.
+# `make test TESTS=tests/unit/handoff/test_planner.py` runs a file, a folder or, with `::name` after the path, one test.
 # The tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
 test: $(STAMP)
-	@$(MAKE) --no-print-directory -j3 lint docs archives
+	@$(MAKE) --no-print-directory -j2 lint archives
 	$(BIN)/python -m pytest -n 3 $(IN_FILES) -m '$(SUITE) and not long'
 else
 test: $(STAMP)

@@ -491,7 +491,7 @@ FAULTS = (
     Fault("open claims of the earlier owner forgotten", {"adopt": mistaken.open_claims_forgotten}, seed=213),
     Fault("evidence from plans that are only logged", {"evidence": mistaken.evidence_from_logged_plans}, seed=1212),
     Fault("a lost partition is kept", ledger=_LostButKept),
-    Fault("another client's commit ignored", {"adopt": mistaken.foreign_commit_ignored}, seed=137),
+    Fault("another client's commit ignored", {"adopt": mistaken.foreign_commit_ignored}, seed=1091),
     Fault(
         "an expired record's place in the last plan ignored",
         {"adopt": mistaken.place_in_the_last_plan_ignored},

@@ -91,7 +91,7 @@ class Environment:
         self._link_spark()
 
     def _link_spark(self) -> None:
-        """Link the PySpark of the tests, which pip then finds installed: to unpack it takes half a minute of the processor."""
+        """Link the PySpark of the tests, which is large: pip finds it installed, and does not unpack it again."""
         (packages,) = self.folder.glob("lib/python3*/site-packages")
         for name in ("pyspark", "py4j"):
             distribution = metadata.distribution(name)

@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: archives bench-runs bench-sink chaos-cluster chaos-sink files install demo broker records registry test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: archives bench-runs bench-sink chaos-cluster chaos-sink files install demo broker records registry test test-long unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py $(addprefix spark_groupsource/native/,_native.h _intake.c _outlet.c) $(TOP_LEVEL)
@@ -63,23 +63,27 @@ records: $(BROKER_STAMP)
 registry: $(BROKER_STAMP)
 	@$(BIN)/python -m devtools.registry $(REGISTRY)
 
-# What has a target of its own.
-SUITE := -m 'not versions and not wheels and not notebooks'
+# Other targets install what these tests need.
+SUITE := not versions and not wheels and not notebooks
 # Each file in one process. A process that dies ends the run with its test's name: xdist would give its files to another, in a
 # way that leaves some of them waiting for ever.
 IN_FILES := --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
-# Without TESTS lint, docs and all tests that have no target of their own below. `make test TESTS=tests/unit/handoff/test_planner.py`
-# runs a file, a folder or, with `::name` after the path, one test.
+# Without TESTS lint and all tests that have no target of their own below. One of them builds the site as `make docs` does.
+# `make test TESTS=tests/unit/handoff/test_planner.py` runs a file, a folder or, with `::name` after the path, one test.
 # The tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
 test: $(STAMP)
-	@$(MAKE) --no-print-directory -j3 lint docs archives
-	$(BIN)/python -m pytest -n 3 $(IN_FILES) $(SUITE)
+	@$(MAKE) --no-print-directory -j2 lint archives
+	$(BIN)/python -m pytest -n 3 $(IN_FILES) -m '$(SUITE) and not long'
 else
 test: $(STAMP)
-	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,$(SUITE)) $(TESTS)
+	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m '$(SUITE)') $(TESTS)
 endif
+
+# The tests that `make test` leaves out because they take long: most programs of the pages, the wheel, pipelines, Scala.
+test-long: $(STAMP) archives
+	$(BIN)/python -m pytest -n 3 $(IN_FILES) -m long
 
 # What makes the tests' brokers and Sparks start in half the time.
 archives: $(STAMP)

@@ -83,10 +83,22 @@ KINDS = (("tests/spark/", "tests/simulation/"), ("tests/kafka/",), ("",))
 LONG_FILES = (
     *(
         f"tests/spark/test_{name}.py"
-        for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics", "page_programs")
+        for name in (
+            "page_programs",
+            "demo",
+            "copy_topic",
+            "connect",
+            "submit",
+            "secured",
+            "registry",
+            "sink_cancelled",
+            "shared_groups",
+        )
     ),
+    *(f"tests/kafka/brokers/test_{name}.py" for name in ("advertised", "security", "idle_connections")),
     *(f"tests/kafka/query/test_{name}.py" for name in ("reconnecting", "broker_down")),
-    *("tests/kafka/sink/test_coordinators.py", "tests/simulation/test_histories.py"),
+    *("tests/kafka/group/test_lost_answers.py", "tests/kafka/sink/test_coordinators.py"),
+    *("tests/simulation/test_histories.py", "tests/simulation/sink/test_sink.py"),
 )
 """Files with few tests that take a minute or more. At the end a single process would run them."""
 

@@ -1,17 +1,16 @@
-"""The verdict on a run, and that its report and its plot are written."""
+"""The verdict on a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.harness.account import Count
 from tests.soak.meter import Process, Role, Sample
-from tests.soak.report import failures, judge, markdown, plot
+from tests.soak.report import failures, judge
 from tests.soak.run import Failure, Happened, Result, is_excused
 from tests.soak.schedule import Plan
 from tests.soak.slope import Verdict
@@ -110,15 +109,3 @@ def test_a_run_without_a_runner_for_the_whole_last_half_fails() -> None:
     again = Process("A", Role.RUNNER, 14)
     result.samples += [Sample(5000.0 + 30 * one, again, 50_000, 1, 1, 1, 1) for one in range(70)]
     assert failures(result, judge(result)) == ["no runner of A was measured for the whole last half"]
-
-
-def test_the_report_and_the_plot_are_written(tmp_path: Path) -> None:
-    result = run(flat)
-    judged = judge(result)
-    text = markdown(result, judged, {"Python": "3.x"})
-    assert "| runner 11 | 120 |" in text
-    assert "Nothing is wrong." in text
-    for one in result.happened:
-        assert one.disturbance.kind.value in text
-    plot(result, judged, tmp_path / "soak.svg")
-    assert (tmp_path / "soak.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -53,6 +53,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config(*without_processes())
         .config("spark.sql.shuffle.partitions", "2")
+        # How long a query with nothing to read pauses. After Spark's 10 ms it would ask its runner again all the time.
+        .config("spark.sql.streaming.pollingDelay", "100ms")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.streaming.stopTimeout", "60s")
         .getOrCreate()

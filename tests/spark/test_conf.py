@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
@@ -19,6 +20,7 @@ from tests.support.waiting import until
 POD = {one["kind"]: one for one in yaml.safe_load_all((ROOT / "conf" / "kubernetes" / "orders.yaml").read_text())}
 
 
+@pytest.mark.long
 def test_a_pod_that_is_stopped_owes_nothing(secured: Secured, secured_topic: Callable[[str], str], tmp_path: Path) -> None:
     topic = secured_topic("open-")
     files = POD["ConfigMap"]["data"]

@@ -17,10 +17,10 @@ from tests.support.spark_sinks import Sink
 from tests.support.written_logs import broker_with_damage
 
 
-@pytest.fixture
-def damaged(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker whose topic `orders` has ten records. A bit is flipped in the batch with offsets 4 to 6."""
-    with broker_with_damage(tmp_path / "broker", 0) as cluster:
+    with broker_with_damage(tmp_path_factory.mktemp("damaged"), 0) as cluster:
         yield cluster
 
 
@@ -28,12 +28,13 @@ def damaged(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_query_that_copies_a_topic_stops_and_a_batch_read_fails(
     guarantee: str, spark: SparkSession, damaged: Cluster, tmp_path: Path
 ) -> None:
-    damaged.create_topic("copy")
+    copy = f"copy-{guarantee}"
+    damaged.create_topic(copy)
     queries = Queries(spark, tmp_path, damaged.bootstrap_servers)
-    sink = Sink(damaged, "copy", tmp_path / "sink")
+    sink = Sink(damaged, copy, tmp_path / "sink")
     with pytest.raises(StreamingQueryException, match=r"at offset 4: (.|\n)*failed CRC32C check(.|\n)*is damaged"):
-        sink.run(queries("q", "orders").load().select("value"), deliveryGuarantee=guarantee)
-    assert set(every_record(damaged, "copy")) <= {b"v0", b"v1", b"v2", b"v3"}
+        sink.run(queries("q", "orders", **{"kafka.group.id": copy}).load().select("value"), deliveryGuarantee=guarantee)
+    assert set(every_record(damaged, copy)) <= {b"v0", b"v1", b"v2", b"v3"}
 
     batch = spark.read.format("groupkafka").options(
         **{"kafka.bootstrap.servers": damaged.bootstrap_servers, "kafka.group.id": "batch", "subscribe": "orders"}

@@ -91,6 +91,7 @@ def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo,
     all_have_ended(mark)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_interrupted_leaves_no_process(

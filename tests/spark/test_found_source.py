@@ -63,6 +63,7 @@ def test_a_view_of_sql_reads_a_topic_and_a_table_is_refused(
         spark.sql(create.replace("TEMPORARY VIEW", "TABLE"))
 
 
+@pytest.mark.long
 def test_a_scala_session_reads_a_batch_and_a_stream(cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path) -> None:
     name = topic(partitions=2)
     produce(name, [(None, b"%d" % number) for number in range(20)])
@@ -118,6 +119,7 @@ class DefaultSource(DataSource):
 """
 
 
+@pytest.mark.long
 def test_a_broken_client_library_fails_no_other_format(tmp_path: Path) -> None:
     modules = tmp_path / "modules"
     modules.mkdir()
@@ -179,6 +181,7 @@ print("tasks:", sources.lookupDataSource("groupkafka").dataSourceCls().pythonExe
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("found_by", ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"])
 def test_register_leaves_a_found_source_alone_unless_another_python_found_it(tmp_path: Path, found_by: str) -> None:
     """Spark warns at each query of a registered source that takes the place of a found one."""
@@ -214,6 +217,7 @@ print("active:", SparkSession.getActiveSession()._jsparkSession.equals(spark._js
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="only beside a virtual environment is a Python without the package")
 def test_register_reaches_a_second_session_where_the_package_is_only_on_the_path(tmp_path: Path) -> None:
     """Spark looks in the active session whether there is such a source, and not in the given one."""

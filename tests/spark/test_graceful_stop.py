@@ -586,7 +586,7 @@ def place(text: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-@pytest.mark.parametrize("sink", ["files", "foreachBatch", "topic"])
+@pytest.mark.parametrize("sink", [*(pytest.param(name, marks=pytest.mark.long) for name in ("files", "foreachBatch")), "topic"])
 def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_once(
     sink: str, topic: MakeTopic, produce: Produce, cluster: Cluster, left: Left, tmp_path: Path
 ) -> None:
@@ -619,6 +619,7 @@ def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_
     assert rows == [(partition, offset) for partition in range(4) for offset in range(RECORDS * ROUNDS // 8)]
 
 
+@pytest.mark.long
 def test_two_of_the_programs_of_the_readme_get_ctrl_c_in_a_micro_batch_and_nothing_stays_claimed(
     topic: MakeTopic, cluster: Cluster, left: Left, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.spark_process import running
@@ -30,6 +32,7 @@ signal.pause()
 """
 
 
+@pytest.mark.long
 def test_runner_and_driver_name_the_group_and_the_query(
     topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path
 ) -> None:

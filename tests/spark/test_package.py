@@ -26,6 +26,8 @@ from tests.harness.classes import OPTIONS
 from tests.support.fresh import copied_source
 from tests.support.spark_process import JVM_OPTIONS, ROOT
 
+pytestmark = pytest.mark.long
+
 FOUND = "spark_groupsource/top_level/pyspark_groupkafka.py"
 NAME = f"spark_groupsource-{__version__}"
 LIMIT_S = 300.0

@@ -163,6 +163,7 @@ def test_the_program_of_the_readme_shows_rows_and_two_of_it_share_the_topic(
     assert "nothing is claimed" in newcomer.run(claims)
 
 
+@pytest.mark.long
 def test_the_pipeline_of_the_guide_writes_each_record_once_over_a_stop_and_a_second_query(
     newcomer: Newcomer, broker: Cluster, live: subprocess.Popen[str]
 ) -> None:
@@ -186,6 +187,7 @@ def test_the_pipeline_of_the_guide_writes_each_record_once_over_a_stop_and_a_sec
     assert len(rows) == len(set(rows)) == sent
 
 
+@pytest.mark.long
 def test_the_typed_program_of_the_guide_has_each_record_in_one_of_its_outputs(newcomer: Newcomer, broker: Cluster) -> None:
     for name in ("produce.py", "typed.py"):
         newcomer.save(here(complete("docs/guide.md")[name], broker))
@@ -201,6 +203,7 @@ def test_the_typed_program_of_the_guide_has_each_record_in_one_of_its_outputs(ne
     assert len(dead) == 100
 
 
+@pytest.mark.long
 def test_the_dead_letters_of_the_recipe_are_in_a_topic_of_their_own_each_once(newcomer: Newcomer, broker: Cluster) -> None:
     newcomer.save(here(complete("docs/guide.md")["produce.py"], broker))
     newcomer.save(here(complete(RECIPES)["dead_letters.py"], broker))
@@ -212,12 +215,14 @@ def test_the_dead_letters_of_the_recipe_are_in_a_topic_of_their_own_each_once(ne
     assert read_committed(broker, "orders-dead") == ["no JSON"] * 100
 
 
+@pytest.mark.long
 def test_the_test_of_the_recipe_passes(newcomer: Newcomer, environment: Environment) -> None:
     environment.install(command(RECIPES, "chispa pytest"))
     newcomer.save(complete(RECIPES)["test_orders.py"])
     assert "1 passed" in newcomer.run(command(RECIPES, "pytest test_orders.py"))
 
 
+@pytest.mark.long
 def test_the_program_of_the_sink_page_copies_each_record_once(
     newcomer: Newcomer, broker: Cluster, live: subprocess.Popen[str]
 ) -> None:
@@ -230,6 +235,7 @@ def test_the_program_of_the_sink_page_copies_each_record_once(
     assert read_committed(broker, "invoices") == sorted(f"ORDER {number}" for number in range(sent))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not ADMISSION_CONTROL, reason="the page's jar is of Spark 4.2")
 def test_the_commands_of_the_registry_page_make_typed_rows_and_a_dead_letter(
     newcomer: Newcomer, broker: Cluster, environment: Environment, schemas: str

@@ -46,6 +46,7 @@ def project(folder: Path, bootstrap_servers: str, topic: str) -> None:
         file.write_text(replaced(file.read_text(), ours, most=1))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not COMMAND.exists(), reason="Spark has declarative pipelines from 4.1 on")
 def test_each_run_adds_to_the_table_what_is_new_and_leaves_the_group(
     topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path

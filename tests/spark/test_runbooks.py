@@ -33,7 +33,12 @@ def groupkafka(cluster: Cluster, group: str, command: str, *arguments: str) -> s
     return done.output
 
 
-@pytest.fixture(params=[0, GZIP], ids=["a flipped bit", "a batch that cannot be unpacked"])
+@pytest.fixture(
+    params=[
+        pytest.param(0, id="a flipped bit"),
+        pytest.param(GZIP, id="a batch that cannot be unpacked", marks=pytest.mark.long),
+    ]
+)
 def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """A broker whose topic `orders` has ten records. A batch in the middle, offsets 4 to 6, is damaged."""
     with broker_with_damage(tmp_path / "broker", request.param) as cluster:

@@ -65,6 +65,7 @@ def test_a_killed_driver_leaves_the_group_at_once(
     all_have_ended(mark)
 
 
+@pytest.mark.long
 def test_a_killed_driver_does_not_go_on_waiting_for_the_group(
     query: QueryProcess, cluster: Cluster, admin: AdminClient, topic: MakeTopic, mark: str
 ) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from spark_groupsource.native.libraries import why_unavailable
 from tests.support.queries import Queries
 from tests.support.secured import WRONG, Secured
+from tests.support.spark_process import JVM_OPTIONS
 from tests.support.waiting import until
 
 MakeTopic = Callable[[str], str]
@@ -67,12 +68,12 @@ def test_the_tasks_of_a_sink_share_the_tokens_of_their_processes(
         return -1 if progress is None else int(progress["batchId"])
 
     try:
-        until(lambda: newest() >= 4, "the first micro-batches")
+        until(lambda: newest() >= 2, "the first micro-batches")
         first, issued = newest(), len(secured.tokens.issued)
-        until(lambda: newest() >= first + 4, "four more")
+        until(lambda: newest() >= first + 2, "two more")
     finally:
         query.stop()
-    assert len(secured.tokens.issued) - issued == 0, "four micro-batches of eight tasks"
+    assert len(secured.tokens.issued) - issued == 0, "two micro-batches of eight tasks"
 
 
 def test_a_task_that_may_not_read_says_why(spark: SparkSession, secured: Secured, secured_topic: MakeTopic) -> None:
@@ -133,7 +134,11 @@ def test_nothing_that_a_driver_writes_shows_a_secret(secured: Secured, secured_t
     job = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps([str(tmp_path), [{**secured.login(*login), **needed} for login in logins]]),
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": f"-Dlog4j2.configurationFile={verbose}"},
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "JDK_JAVA_OPTIONS": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={verbose}",
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -100,7 +100,7 @@ def test_a_union_of_two_loads_of_one_group_is_worth_one_warning(
     assert said() == [f"Two sources of query both are members of group group-of-{name} for the same topics, so {ONLY_ONE}"]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_a_query_with_state_warns_once_when_a_member_of_another_driver_takes_a_part(
     queries: Queries, write: Write, topic: MakeTopic, produce: Produce, said: Callable[[], list[str]], protocol: str
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_task_that_fails_beside_others(spark: SparkSession, sink: Sink) -> Non
         finish(sink, texts(frame))
 
 
+@pytest.mark.long
 def test_a_job_group_that_is_cancelled(spark: SparkSession, sink: Sink) -> None:
     frame = texts(numbers(spark))
     with watched(sink):
@@ -148,6 +149,7 @@ def test_a_job_group_that_is_cancelled(spark: SparkSession, sink: Sink) -> None:
         finish(sink, frame)
 
 
+@pytest.mark.long
 def test_a_query_that_is_stopped_while_python_makes_its_rows(spark: SparkSession, sink: Sink) -> None:
     """Three Python workers in one task, one behind the other: the input of each is cut."""
 

@@ -78,6 +78,7 @@ def test_a_submitted_job_reads_each_record_once_on_two_workers(
 REGISTERED = "getOrCreate()\n\nfrom spark_groupsource import register\n\nregister(spark)\n"
 
 
+@pytest.mark.long
 def test_an_archive_brings_the_environment_to_the_executors_and_a_link_to_the_driver(
     topic: MakeTopic, produce: Produce, cluster: Cluster, master: str, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_an_archive_brings_the_environment_to_the_executors_and_a_link_to_the_dr
     assert [folder for folder in folders if re.search(r"/worker-\d/app-.*/environment$", folder)], "the executors'"
 
 
+@pytest.mark.long
 def test_the_settings_of_conf_run_on_a_cluster(
     topic: MakeTopic, produce: Produce, cluster: Cluster, master: str, tmp_path: Path
 ) -> None:

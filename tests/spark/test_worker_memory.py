@@ -43,7 +43,7 @@ def orders(topic: MakeTopic, produce: Produce) -> str:
     return name
 
 
-@pytest.mark.parametrize("mb", [1024, 2048])
+@pytest.mark.parametrize("mb", [1024, pytest.param(2048, marks=pytest.mark.long)])
 def test_queries_read_and_write_one_after_the_other_in_workers_with_little_address_space(
     mb: int, orders: str, queries: Queries, limit: Limit, sink: Sink, spark: SparkSession
 ) -> None:

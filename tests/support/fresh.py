@@ -1,4 +1,4 @@
-"""A new user's environment: this package and what its extras bring, and nothing of what the tests run with."""
+"""A new user's environment: this package and what its extras bring, and nothing of what the tests run with but PySpark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import pyspark
@@ -87,6 +88,18 @@ class Environment:
         self._clone = copied_source(folder / "clone")
         self.folder = folder / "first" / ".venv"
         self._run([sys.executable, "-m", "venv", str(self.folder)])
+        self._link_spark()
+
+    def _link_spark(self) -> None:
+        """Link the PySpark of the tests, which is large: pip finds it installed, and does not unpack it again."""
+        (packages,) = self.folder.glob("lib/python3*/site-packages")
+        for name in ("pyspark", "py4j"):
+            distribution = metadata.distribution(name)
+            files = [file for file in distribution.files or () if file.suffix != ".pyc"]
+            for folder in {file.parts[0] for file in files} - {".."}:
+                (packages / folder).symlink_to(str(distribution.locate_file(folder)))
+            for program in (file for file in files if file.parent.name == "bin" and file.parts[0] == ".."):
+                (self.folder / "bin" / program.name).symlink_to(Path(sys.prefix) / "bin" / program.name)
 
     def install(self, command: str) -> None:
         """Run a page's command `../first/.venv/bin/pip install ...` in the clone, for the PySpark of the tests."""

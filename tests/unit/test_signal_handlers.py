@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("spark_groupsource", "conf", "devtools", "benchmarks", "tools", "notebooks")
 TAKE_A_LOCK = frozenset({"set", "clear", "wait", "acquire", "release", "notify", "notify_all", "get"})
@@ -35,14 +33,3 @@ def test_no_signal_handler_takes_a_lock() -> None:
         file for file, each in found.items() if each
     }
     assert [file for file, each in found.items() if any(map(takes_a_lock, each))] == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())",
-        "def leave(number, frame):\n    with lock:\n        stop()\nsignal.signal(signal.SIGTERM, leave)",
-    ],
-)
-def test_one_that_does_is_found(source: str) -> None:
-    assert [takes_a_lock(handler) for handler in handlers(source)] == [True]

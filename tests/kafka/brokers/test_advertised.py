@@ -56,7 +56,7 @@ def own() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=UNREACHABLE)
+@pytest.fixture(params=["silent", *(pytest.param(kind, marks=pytest.mark.long) for kind in UNREACHABLE if kind != "silent")])
 def advertised(request: pytest.FixtureRequest, own: Cluster) -> Iterator[str]:
     with address(request.param) as unreachable:
         advertise(own, unreachable)

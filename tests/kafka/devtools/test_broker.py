@@ -75,6 +75,7 @@ class TestOneNode:
         assert settings["group.initial.rebalance.delay.ms"].value == "0"
         assert settings["auto.create.topics.enable"].value == "false"
 
+    @pytest.mark.long
     def test_it_starts_in_silence_without_the_network_and_with_another_port_if_its_own_is_taken_meanwhile(
         self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -108,6 +109,7 @@ def own() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.long
 class TestLifeOfANode:
     def test_port_and_data_survive_a_stop_a_kill_and_a_stop_of_a_paused_node(self, own: Cluster) -> None:
         own.create_topic("survives")
@@ -186,7 +188,7 @@ class TestTheParentsEnd:
             pytest.param(
                 f"{FORK}; node.pause()", "time.sleep(600)", signal.SIGKILL, id="killed-with-a-forked-copy-and-a-paused-node"
             ),
-            pytest.param("", "sys.exit(0)", None, id="exit-without-stop"),
+            pytest.param("", "sys.exit(0)", None, id="exit-without-stop", marks=pytest.mark.long),
         ],
     )
     def test_no_jvm_and_no_folder_is_left(self, before: str, after: str, number: signal.Signals | None) -> None:
@@ -203,6 +205,7 @@ class TestTheParentsEnd:
                 os.kill(int(copy), signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux's kernel signals a child when its parent ends")
 def test_no_jvm_is_left_when_its_watcher_is_killed(own: Cluster) -> None:
     node = own.nodes[0]

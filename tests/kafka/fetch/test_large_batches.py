@@ -30,7 +30,7 @@ def send(cluster: Cluster, topic: str, value: bytes, codec: str, headers: int = 
     assert producer.flush(60) == 0
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", [*(pytest.param(codec, marks=pytest.mark.long) for codec in ("gzip", "snappy", "lz4")), "zstd"])
 def test_a_record_of_120_mb_that_is_small_in_the_log(
     codec: str, read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster
 ) -> None:

@@ -161,12 +161,14 @@ RENAMED = MappingProxyType({"renames": True, "cancels": True, "batches": 4, "ste
 
 FAULTS = (
     Fault("the token is ignored", replaced(writing, "plan_task", lambda *_: Plan(write=True))),
-    Fault("the token is read before the id is taken", replaced(writing._TaskWriter, "write", read_before_the_id_is_taken)),
+    Fault(
+        "the token is read before the id is taken", replaced(writing._TaskWriter, "write", read_before_the_id_is_taken), seed=69
+    ),
     Fault("each try has an id of its own", replaced(FakeProducer, "init_transactions", an_id_for_each_try)),
-    Fault("offsets of open transactions are not waited for", replaced(Broker, "is_unstable", lambda *_: False)),
+    Fault("offsets of open transactions are not waited for", replaced(Broker, "is_unstable", lambda *_: False), seed=34),
     Fault("the token is committed after the rows", replaced(writing._TaskWriter, "_write_transaction", token_after_the_rows)),
-    Fault("an answer that is lost is taken for a yes", replaced(writing._TaskWriter, "_retried", lost_answer_is_a_yes)),
-    Fault("time that is over is taken for a yes", replaced(writing._TaskWriter, "_retried", time_over_is_a_yes)),
+    Fault("an answer that is lost is taken for a yes", replaced(writing._TaskWriter, "_retried", lost_answer_is_a_yes), seed=39),
+    Fault("time that is over is taken for a yes", replaced(writing._TaskWriter, "_retried", time_over_is_a_yes), seed=22),
     Fault("fenced is taken for written", replaced(writing, "write_once", fenced_is_written)),
     Fault("the number of the micro-batch before", replaced(Token, "offset", property(lambda self: max(self.batch, 1)))),
     Fault("the driver's token is of the next micro-batch", replaced(BatchToken, "offset", property(lambda self: self.batch + 2))),
@@ -175,6 +177,7 @@ FAULTS = (
         "brokers pass over an open transaction on a new topic",
         replaced(FakeTokenStore, "read_task", lambda self, task, *_: TokenStore.read_task(self, task)),
         {"name_topics": True},
+        seed=848,
     ),
     Fault(
         "nobody asks for tasks without rows",
@@ -196,11 +199,13 @@ FAULTS = (
         "tasks with a high number do not mark their reach",
         replaced(FakeTokenStore, "read_reach", lambda _: 2),
         {"tasks": 3, "batches": 2, "fewer": True},
+        seed=50,
     ),
     Fault(
         "the driver ends no transaction of an earlier try",
         replaced(finishing, "end_transaction", lambda *_: None),
         {"tasks": 3, "batches": 2, "fewer": True},
+        seed=96,
     ),
     Fault(
         "nobody looks for what is elsewhere",
@@ -223,7 +228,7 @@ FAULTS = (
         history=renamed_and_back,
     ),
     Fault("two queries share the producers that they keep", one_pool_for_all_queries, {**KEPT, "queries": 2}),
-    Fault("a forked worker uses its parent's producers", replaced(ClientPool, "abandon", lambda _: None), KEPT),
+    Fault("a forked worker uses its parent's producers", replaced(ClientPool, "abandon", lambda _: None), KEPT, seed=40),
     Fault("what is to be skipped is written", always("rewrite")),
-    Fault("what is to be written again is skipped", always("skip"), RENAMED),
+    Fault("what is to be written again is skipped", always("skip"), RENAMED, seed=34),
 )

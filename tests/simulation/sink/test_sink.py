@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.sink.faults import FAULTS, KEPT, Fault
 from tests.simulation.sink.world import every_trouble, renamed_and_back, run, simulated
 
-HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "900")) // 3
+HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "300")) // 3
 """How many are drawn of each setting."""
 AT_A_TIME = 1_000
 NIGHTLY = HISTORIES >= 33_333

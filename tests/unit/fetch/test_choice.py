@@ -67,6 +67,7 @@ def test_a_driver_names_its_reader_and_warns_at_the_start_of_a_query_if_it_is_th
     )
 
 
+@pytest.mark.long
 def test_it_installs_without_a_compiler(tmp_path: Path) -> None:
     source = tmp_path / "source"
     left_out = shutil.ignore_patterns("*.so", "__pycache__")

@@ -6,7 +6,6 @@ import ast
 import functools
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -120,13 +119,6 @@ def test_the_map_of_the_code_names_every_package_and_no_module_that_is_gone() ->
     assert gone == []
 
 
-def test_the_list_of_files_says_what_each_module_is_for() -> None:
-    listed = subprocess.run(["make", "-s", "files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    said = dict(line.split(": ", 1) for line in listed.splitlines())
-    assert set(said) == {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
-    assert [path for path, purpose in said.items() if len(purpose) < 15] == []
-
-
 @functools.cache
 def exceptions() -> set[str]:
     """Every class that descends from GroupKafkaError, wherever it stands in the package."""
@@ -206,12 +198,6 @@ def test_each_entry_says_what_happened_what_it_means_for_the_data_if_not_the_def
 def test_the_default_is_said_once_on_a_page(page: Path) -> None:
     text = " ".join(page.read_text(encoding="utf-8").split())
     assert text.count("othing is lost or duplicated") == 1
-
-
-def test_the_tree_of_errors_has_every_class_of_its_module() -> None:
-    assert errors.__doc__ is not None
-    drawn = set(re.findall(r"[A-Z][a-z]+[A-Z]\w+", errors.__doc__))
-    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= drawn
 
 
 def test_the_page_names_the_kafka_that_make_broker_starts_and_the_tests_use() -> None:

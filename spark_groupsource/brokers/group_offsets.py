@@ -47,7 +47,7 @@ def read_offsets(
     """Return the group's offset of each partition, with a single request.
 
     Queries and the sink always read offsets with this function. Only commands use an AdminClient (`GroupAdmin.offsets`), which
-    needs no names of partitions, because their processes are short-lived.
+    does not need the names of partitions, because their processes are short-lived.
 
     Args:
         consumer: a consumer with that `group.id`.

@@ -14,7 +14,7 @@ from spark_groupsource.errors import GroupActive, NotAConsumerGroup
 from spark_groupsource.handoff.commit_record import (
     CommitRecord,
     GroupCommit,
-    HeldBack,
+    LowestClaim,
     OtherFormat,
     OwedRange,
     mark_of,
@@ -114,9 +114,9 @@ class PartitionView:
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
-    def lowest_claim(self) -> HeldBack | None:
+    def lowest_claim(self) -> LowestClaim | None:
         """The lowest claim, at which the committed offset stays. `None` if nothing is claimed, or the record cannot be read."""
-        return self.commit.held_back if isinstance(self.commit, CommitRecord) else None
+        return self.commit.lowest_claim if isinstance(self.commit, CommitRecord) else None
 
     @property
     def finished_lag(self) -> int:

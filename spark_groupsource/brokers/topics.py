@@ -252,7 +252,7 @@ class Topics:
             if partition in partitions and partition not in known and (far_apart or now - unknown_since >= self._patience_s)
         }
         if silent_again:
-            # The leader may have moved since the last request. The call above has refreshed the leaders, so ask once more.
+            # The leader may have moved since the last request. The call above has refreshed the leaders, so ask again.
             # If the last request was long ago, keep asking until the patience is over: the next trigger may be an hour away.
             known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()

@@ -174,12 +174,11 @@ class HeldRanges:
         for name, plan in sorted(unlogged):
             ranges = of_plans[name, plan]
             log.warning(
-                "%d offsets are held back: stream %s claimed them in plan %d and has not confirmed them; %s. They were claimed "
-                "at %s, in %s. Until they are confirmed, the committed offsets stay there, and finished records above them count "
-                "as lag: %d so far",
+                "%d offsets are held: stream %s claimed them and has not confirmed them; %s. They were claimed at %s, in %s. "
+                "Until they are confirmed, the committed offsets stay there, and finished records above them count as lag: %d "
+                "so far",
                 sum(owed.range.size for _, owed in ranges),
                 name,
-                plan,
                 fate,
                 _claimed_at(ranges),
                 listed([f"{partition} {owed.range}" for partition, owed in sorted(ranges)]),
@@ -230,5 +229,5 @@ def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
     """Return how many finished offsets count as lag because of this range. Only the lowest range of a partition has any."""
-    held = record.held_back
+    held = record.lowest_claim
     return held.finished_lag if held is not None and held.claim == owed else 0

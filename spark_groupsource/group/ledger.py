@@ -361,7 +361,7 @@ class Ledger:
         A partition of a deleted topic is left alone until the group revokes it, or the topic is created again.
         """
         writes, deleted = _records_after(losses, self._records, self._stream)
-        # Forget deleted topics before the commit, which may fail. A query that ends commits once more, and that commit must not
+        # Forget deleted topics before the commit, which may fail. A query that ends commits again, and that commit must not
         # contain a deleted topic.
         for partition in deleted:
             del self._records[partition]
@@ -479,9 +479,8 @@ class Ledger:
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
             log.warning(
-                "plan %d of stream %s is finished, but this query owns no partition now, so it cannot record that in the group. "
-                "Held ranges of this plan count as lag until the group assigns a partition to this query",
-                plan,
+                "a finished micro-batch of stream %s cannot be recorded in the group, because this query owns no partition "
+                "now. Held ranges of this micro-batch count as lag until the group assigns a partition to this query",
                 self._stream.name,
             )
 

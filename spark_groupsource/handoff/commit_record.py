@@ -111,7 +111,7 @@ class OpenRange(NamedTuple):
     end: Offset
 
 
-class HeldBack(NamedTuple):
+class LowestClaim(NamedTuple):
     """The lowest range that is not confirmed, which holds the committed offset back."""
 
     claim: OwedRange
@@ -187,11 +187,11 @@ class CommitRecord(PlainModel):
         return min([self.next, *(bounds.start for bounds in self.open), *(entry.start for entry in self.owed)])
 
     @property
-    def held_back(self) -> HeldBack | None:
+    def lowest_claim(self) -> LowestClaim | None:
         """The range that holds `offset` below `next`. `None` if no range is open or owed: then the two are equal."""
         claims = [
-            *(HeldBack(entry, True, 0) for entry in self.owed),
-            *(HeldBack(OwedRange(self.stream, self.logged, *bounds, self.claimed_at), False, 0) for bounds in self.open),
+            *(LowestClaim(entry, True, 0) for entry in self.owed),
+            *(LowestClaim(OwedRange(self.stream, self.logged, *bounds, self.claimed_at), False, 0) for bounds in self.open),
         ]
         if not claims:
             return None

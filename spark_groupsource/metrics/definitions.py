@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS
-from spark_groupsource.handoff.commit_record import CommitRecord, HeldBack, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, LowestClaim, OwedRange
 from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
@@ -72,8 +72,8 @@ def _with_ends(tally: Tally) -> Sequence[tuple[TopicPartition, CommitRecord]]:
     return [(partition, record) for partition, record in _sorted(tally.records) if partition in tally.ends]
 
 
-def _lowest_claims(tally: Tally) -> Sequence[tuple[TopicPartition, HeldBack | None]]:
-    return [(partition, record.held_back) for partition, record in _sorted(tally.records)]
+def _lowest_claims(tally: Tally) -> Sequence[tuple[TopicPartition, LowestClaim | None]]:
+    return [(partition, record.lowest_claim) for partition, record in _sorted(tally.records)]
 
 
 def _with_open(tally: Tally) -> Sequence[CommitRecord]:

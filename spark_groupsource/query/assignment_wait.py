@@ -82,7 +82,7 @@ class AssignmentWait:
             "the group gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
             "Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",
             waits_s,
-            f" What stream {stream.name} confirmed up to plan {stream.durable} may stay held by other queries until this stream "
+            f" Ranges that stream {stream.name} has confirmed may stay held for it in other queries until it "
             "owns a partition again."
             if unseen
             else "",

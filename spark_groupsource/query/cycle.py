@@ -373,10 +373,9 @@ class Cycle:
                 self._moved = True
                 log.warning(
                     "the checkpoint is of Kafka cluster %s, but this is cluster %s: the query continues at the group's commits, "
-                    "and does not repeat plan %d. Records of a micro-batch that was not finished may be duplicated",
+                    "and does not repeat its last micro-batch. If that was not finished, its records may be duplicated",
                     offset.cluster,
                     cluster_id,
-                    offset.plan,
                 )
             return Stream(offset.stream, offset.plan, durable)
         return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics, offset.epoch_of)

@@ -228,7 +228,7 @@ class DurableWatch:
     # Called on any thread, and in a signal handler.
 
     def conclude(self, wait_s: float) -> bool:
-        """Read the report and the checkpoint once more. If the plan turns out to be finished, wait until its claims are closed.
+        """Read the report and the checkpoint again. If the plan turns out to be finished, wait until its claims are closed.
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
 

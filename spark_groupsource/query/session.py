@@ -284,7 +284,7 @@ class Session:
     def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
         """Raise `DataLossError` with `failOnDataLoss=true`, or else warn of each loss once."""
         if losses and self._fail_on_data_loss:
-            # The query commits once more before it ends, and brokers accept no commit for a deleted topic.
+            # The query commits again before it ends, and brokers accept no commit for a deleted topic.
             self._give_up(losses)
             refuse(losses)
         self._loss_watch.warn(losses)

@@ -49,10 +49,9 @@ def without_refused(
         except (NotAuthorized, TopicNotFound) as error:
             refused |= set(partitions)
             log.warning(
-                "plan %d of stream %s leaves out %s: the query no longer subscribes to the topic, and cannot read the group's "
-                "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
-                "had already reached it. %s",
-                stream.logged,
+                "the last micro-batch of stream %s leaves out %s: the query no longer subscribes to the topic, and cannot read "
+                "the group's records of it. If the micro-batch had claimed the ranges, their records are missing from the "
+                "output unless they had already reached it. %s",
                 stream.name,
                 with_ranges(stream, partitions),
                 error,
@@ -77,10 +76,9 @@ def without_waiting(
     unsubscribed = {partition for partition in waiting if not subscribed(partition.topic)}
     if unsubscribed:
         log.warning(
-            "plan %d of stream %s leaves out %s: the query no longer subscribes to the topic, and no other member has adopted "
-            "the partitions within %d ms (assignmentTimeout). The plan had not claimed the ranges, so the group's position "
-            "stays below them. A query of this group that subscribes to the topic reads them",
-            stream.logged,
+            "the last micro-batch of stream %s leaves out %s: the query no longer subscribes to the topic, and no other member "
+            "has adopted the partitions within %d ms (assignmentTimeout). The micro-batch had not claimed the ranges, so the "
+            "group's position stays below them. A query of this group that subscribes to the topic reads them",
             stream.name,
             with_ranges(stream, unsubscribed),
             patience_ms,

@@ -136,9 +136,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         """
         if end.plan == self._newest_plan and start.plan > self._newest_commit:
             raise AsynchronousProgress(
-                f"Spark asks for micro-batch plan {end.plan} before its logs have the previous plan, so asynchronous progress "
-                "tracking is on. The query could then read records that are in no log. Remove asyncProgressTrackingEnabled from "
-                "the options of writeStream, and restart the query on its checkpoint."
+                "Spark asks for a micro-batch before its logs have the previous one, so asynchronous progress tracking is on. "
+                "The query could then read records that are in no log. Remove asyncProgressTrackingEnabled from the options of "
+                "writeStream, and restart the query on its checkpoint."
             )
 
     def _running(self) -> Cycle:

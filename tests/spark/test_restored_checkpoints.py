@@ -34,7 +34,7 @@ def test_one_without_its_newest_commit_is_refused_and_its_advice_brings_each_row
     lose_newest_commit(query)
     assert len(query.rows()) == 3
     for _ in range(2):
-        with pytest.raises(StreamingQueryException, match="The group's records show that plan 1 of stream") as refused:
+        with pytest.raises(StreamingQueryException, match="The group's records show that a micro-batch of stream") as refused:
             query.run()
     said = str(refused.value)
     (first,) = re.findall(rf"{name}-0 \[(\d+), 6\), and the group's position is 6\n", said)

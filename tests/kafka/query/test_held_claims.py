@@ -177,7 +177,7 @@ def test_a_query_is_not_called_new_when_it_was_told_to_hold_claims_or_has_a_chec
     report = holding.cycle.report()
     assert report is not None
     assert (report["held"], report["totalHeld"]) == ({name: {"0": 10}}, 10)
-    assert re.search(rf"10 offsets are held back: stream {a.done.stream}.*{name}-0 \[0, 10\)", caplog.text)
+    assert re.search(rf"10 offsets are held: stream {a.done.stream}.*{name}-0 \[0, 10\)", caplog.text)
     holding.cycle.stop()
     with_checkpoint = query(name)
     with_checkpoint.done = with_checkpoint.logged = with_checkpoint.done.model_copy(update={"plan": 3})
@@ -203,7 +203,7 @@ def test_a_new_query_does_not_say_of_a_claim_that_came_up_later_that_it_was_befo
 
     def warned() -> bool:
         b.plan()
-        return "are held back" in caplog.text
+        return "are held" in caplog.text
 
     until(warned, "b knows what is owed")
     assert "this query is new" not in caplog.text

@@ -118,5 +118,5 @@ def test_only_passing_errors_are_tried_again() -> None:
 def test_a_task_of_the_sink_that_may_not_write_hears_of_write() -> None:
     error = failures.failure(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "committing as invoices-0", {})
     assert type(error) is errors.NotAuthorized
-    assert "the ACL WRITE on the topic, and for exactly-once READ as well" in str(error)
+    assert "the ACL WRITE on the topic, and for exactly-once also READ" in str(error)
     assert str(error).count("READ") == 1

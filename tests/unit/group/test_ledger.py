@@ -271,9 +271,9 @@ class TestRangesThatAreHeldForAnotherStream:
 
     def test_are_logged_once_they_are_known_to_be_held(self, group: GroupInMemory, caplog: pytest.LogCaptureFixture) -> None:
         group.acquire(ORDERS)
-        assert "held back" not in caplog.text
+        assert "offsets are held" not in caplog.text
         group.answer_about_others()
-        assert caplog.text.count("are held back: stream them claimed them in plan 3") == 1
+        assert caplog.text.count("are held: stream them claimed them") == 1
         assert group.ledger.held == {ORDERS: 20}
 
     def test_are_asked_about_with_each_plan_and_between_triggers(self, group: GroupInMemory) -> None:
@@ -321,7 +321,7 @@ class TestRangesThatAreHeldForAnotherStream:
 
 
 def test_a_checkpoint_behind_the_group_is_refused_before_the_member_joins(group: GroupInMemory) -> None:
-    with pytest.raises(CheckpointBehindGroup, match=f"{RETURNS}: the group's record shows plan 5"):
+    with pytest.raises(CheckpointBehindGroup, match=f"{RETURNS}: the group's record shows claim number 5"):
         group.ledger.note_group({RETURNS: CommitRecord(stream=ME, logged=5, done=5, next=9)})
 
 
@@ -334,4 +334,4 @@ def test_a_finished_plan_that_no_record_can_show_is_worth_one_warning(
     group.ledger.durable(0)
     for _ in range(3):
         group.ledger.confirm()
-    assert caplog.text.count(f"plan 0 of stream {ME} is finished, but this query owns no partition now") == 1
+    assert caplog.text.count(f"a finished micro-batch of stream {ME} cannot be recorded in the group") == 1

@@ -58,7 +58,7 @@ def test_a_record_reads_back_as_it_was_written(record: CommitRecord) -> None:
 
 @given(records())
 def test_what_holds_a_committed_offset_back_starts_there_and_the_rest_below_next_is_finished(record: CommitRecord) -> None:
-    held = record.held_back
+    held = record.lowest_claim
     if held is None:
         assert record.offset == record.next
         assert not record.unconfirmed
@@ -87,7 +87,7 @@ def test_finished_lag_is_counted_as_one_would_offset_by_offset(offsets: list[str
         owed=tuple(OwedRange("other", 7, offset, offset + 1) for offset, fate in places if fate == "owed"),
     )
     finished = [offset for offset, fate in places if fate == "finished" and offset > record.offset]
-    held = record.held_back
+    held = record.lowest_claim
     assert (0 if held is None else held.finished_lag) == len(finished)
     assert (held is None) == (set(offsets) <= {"finished"})
 

@@ -47,7 +47,7 @@ def test_make_test_runs_the_whole_suite() -> None:
 
 
 def test_make_test_with_a_test_runs_it_alone() -> None:
-    (one,) = re.findall("TESTS=(.*)", (ROOT / "README.md").read_text())
+    (one,) = re.findall("make test TESTS=(.*)", (ROOT / "README.md").read_text())
     name = one.rpartition("::")[2]
     assert f".venv/bin/python -m pytest  {one}\n" in make("test", f"TESTS={one}")
     assert f"def {name}(" in (ROOT / one.partition("::")[0]).read_text()

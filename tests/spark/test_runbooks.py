@@ -171,7 +171,7 @@ def test_the_outputs_of_two_queries_are_read_as_the_guide_says_without_the_files
     spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce
 ) -> None:
     text = (ROOT / "docs" / "guide.md").read_text()
-    (line,) = re.findall(r"(?m)^rows = (.*\n)```\n\nRead each folder by itself", text)
+    (line,) = re.findall(r"(?m)^rows = (.*\n)```\n\nRead each folder separately", text)
     for name in ("billing-1", "billing-2"):
         source = topic()
         produce(source, [(None, b"x")] * 5)

@@ -54,8 +54,8 @@ def test_the_tasks_of_a_sink_share_the_tokens_of_their_processes(
     spark: SparkSession, secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """An identity provider that is asked for dozens of tokens in each micro-batch answers with 429."""
-    topic = secured_topic("open-")
-    secured.allow_writing_once("open-")
+    topic = secured_topic("shared-")
+    secured.allow_writing_once("shared-")
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 80).option("numPartitions", 8).load()
     writing = {**secured.login("oauth_cb"), "topic": topic, "transactionalIdPrefix": topic}
     sink = rows.selectExpr("CAST(value AS STRING) AS value").writeStream.format("groupkafka").options(**writing)

@@ -70,7 +70,7 @@ def test_everything_is_read_or_what_lies_between_the_offsets_in_as_many_tasks_as
 
 def test_offsets_that_are_not_of_just_the_partitions_there_are_or_start_above_the_end_are_refused(plan: Plan, tens: str) -> None:
     for option in ("startingOffsets", "endingOffsets"):
-        with pytest.raises(OptionError, match=rf"{option} does not name {tens}-1: it must name every partition"):
+        with pytest.raises(OptionError, match=rf"{option} does not name {tens}-1, but it must name every partition"):
             plan(tens, **{option: by_partition(tens, 1)})
         with pytest.raises(OptionError, match=rf"{option} names partitions that do not exist: {tens}-2"):
             plan(tens, **{option: by_partition(tens, 1, 0, 0)})

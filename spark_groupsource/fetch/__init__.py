@@ -8,7 +8,7 @@ contract.py defines what every reader takes and returns. There are two readers:
 
 choice.py chooses between them. Both share the other modules:
 
-- consumer_cache.py keeps consumers from task to task.
+- consumer_cache.py keeps consumers between tasks.
 - reading.py reads a range with a consumer.
 - shared.py reads small ranges from several partitions together, and leaves all doubtful cases to reading.py. Only the native
   reader has a consumer that can do this (native_shared.py).

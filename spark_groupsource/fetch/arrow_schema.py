@@ -31,14 +31,14 @@ _WITH_HEADERS = pa.schema([*_RECORD_FIELDS, pa.field("headers", HEADERS_TYPE)])
 def arrow_schema(include_headers: bool) -> pa.Schema:
     """Return the schema with all columns, ending with `headers` if they are included.
 
-    It equals PySpark's `to_arrow_schema(schema, timezone="UTC")` for the default schema. PySpark 4.2 and later refuse batches
-    with any other schema.
+    The schema equals PySpark's `to_arrow_schema(schema, timezone="UTC")` for the default schema. PySpark 4.2 and later refuse
+    batches with any other schema.
     """
     return _WITH_HEADERS if include_headers else _WITHOUT_HEADERS
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Return each field's record column name in lower case, such as `timestamptype`."""
+    """Return the record column for each field, in lower case, such as `timestamptype`."""
     return [name.lower() for name in schema.names]
 
 

@@ -70,7 +70,7 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
         settings: How to read.
 
     Yields:
-        Batches with the schema of the settings. No batch is empty, so an empty range yields nothing.
+        Batches with the schema from the settings. No batch is empty, so an empty range yields nothing.
 
     Returns:
         See `Records`.

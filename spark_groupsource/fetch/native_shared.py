@@ -31,7 +31,7 @@ def read_all(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[
 
 
 class NativeSharedConsumer(NativeConsumer):
-    """A `SharedConsumer` that calls librdkafka's consumer directly. Its errors are those of `NativeConsumer`."""
+    """A `SharedConsumer` that calls librdkafka's consumer directly. Raises the same errors as `NativeConsumer`."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         super().__init__(client)

@@ -6,8 +6,8 @@ an early end, silence, or a gap at the start.
 
 A range is complete when the task finds one of these:
 
-- the record before `end`, or a record at `end` or beyond, which is dropped;
-- the end of the partition, at `end` or beyond;
+- the record just before `end`, or a record at or after `end`, which is dropped;
+- the end of the partition, at or after `end`;
 - the consumer's position at `end`, because the position moves past transaction markers and aborted records.
 
 A record with a later leader epoch than the log had when the range was planned ends the range before that record, because the log
@@ -60,7 +60,7 @@ TASK_FIRST_PAUSE_S = 0.1
 """The pause before a new assignment after an error that the log's bounds do not explain. It doubles each time."""
 
 TASK_LONGEST_PAUSE_S = 5.0
-"""The longest pause before a new assignment."""
+"""The maximum pause before a new assignment."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Records:
@@ -259,7 +259,7 @@ class _Reading:
             return
         refused = refusal(event.error, self._doing if event.offset < 0 else f"{self._doing}, at offset {event.offset}")
         if refused is not None:
-            # This error may be a consequence of a response that was too large, because that closes the connection.
+            # A response that was too large may have caused this error, because it closes the connection.
             raise response_too_large(self._consumer.errors, self._doing_at()) or refused
 
     def _cut_off(self, start: int, cut_at: int) -> None:

@@ -3,8 +3,8 @@
 A pass takes only records that are certainly right: each range's records, in offset order, from the queue of its partition. A
 range is complete when the pass gets one of these:
 
-- the record before `end`, or a record at `end` or beyond, which is dropped;
-- the end of the partition, at `end` or beyond.
+- the record just before `end`, or a record at or after `end`, which is dropped;
+- the end of the partition, at or after `end`.
 
 In every other case, the ordinary reader (reading.py) reads the rest of the range. It reads one range at a time, and handles
 losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without records; a
@@ -85,7 +85,7 @@ def for_passes(client: Mapping[str, str]) -> dict[str, str]:
 
 
 def _portions(ranges: Sequence[FetchRange], buffer_bytes: int) -> list[Sequence[FetchRange]]:
-    """Return the ranges of each pass, few enough for one batch of the largest size per range to fit in memory."""
+    """Split the ranges into passes, each small enough that the largest batch of every range fits in memory at the same time."""
     most = max(1, buffer_bytes // _LARGEST_BATCH)
     return [ranges[first : first + most] for first in range(0, len(ranges), most)]
 

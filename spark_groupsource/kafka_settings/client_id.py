@@ -25,7 +25,7 @@ def name_clients(query: str, *clients: dict[str, str]) -> None:
     then apply to each host separately.
 
     Args:
-        query: The stream's or query's unique name, which survives restarts, consisting of letters, digits and `-`.
+        query: A unique name for the stream or query that survives restarts, with letters, digits and `-`.
         clients: The clients' finished settings.
     """
     for settings in clients:

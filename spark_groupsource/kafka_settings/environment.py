@@ -71,7 +71,7 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
 
 
 def without_environment(text: str) -> str:
-    """Return the text with all values masked that this process has put into settings from environment variables."""
+    """Mask the environment variables' values that this process has put into settings, and return the text."""
     for value in sorted(_put_in, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text

@@ -347,5 +347,5 @@ AT_MOST: tuple[tuple[str, int, str, int], ...] = (
 )
 """Pairs of durations in ms, each with its default here. The first must not exceed the second.
 
-Our default of `reconnect.backoff.ms` adapts to the user's maximum, so it is given as 0.
+Our default for `reconnect.backoff.ms` adapts to the user's maximum, so it is listed as 0.
 """

@@ -297,7 +297,7 @@ class Options(PlainModel):
             "leaves such ranges warns when it starts."
         ),
     )
-    """`hold`, or the number of ms after which to read the ranges; see `held_claims_choice`."""
+    """`hold`, or how long to wait before reading the ranges, in ms; see `held_claims_choice`."""
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",

@@ -26,7 +26,7 @@ class ByOffset:
 
 @dataclass(frozen=True)
 class ByTime:
-    """A position given as a time, in ms since 1970, for all or each of the partitions: the first record at or after it."""
+    """A position given as a time in ms since 1970, for all partitions or for each: the first record at or after this time."""
 
     option: str
     times: int | Mapping[TopicPartition, int]
@@ -51,7 +51,7 @@ class OffsetLookup(Protocol):
 
 
 def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: OffsetLookup) -> dict[TopicPartition, int]:
-    """Return the offset at which a position lies in each partition.
+    """Return the offset that a position stands for in each partition.
 
     Args:
         position: Where to start or end.

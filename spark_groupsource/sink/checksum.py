@@ -14,7 +14,7 @@ _STRIDE = 8 * _LANES
 """The number of bytes that are mixed together: one word per lane."""
 
 ANY_PARTITION = -1
-"""The partition of a row that does not name one."""
+"""The partition for a row that does not name one."""
 
 Header = tuple[str, "bytes | None"]
 

@@ -26,7 +26,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     """Check the columns of the rows to write. Columns with other names are ignored.
 
     Args:
-        schema: The schema of the DataFrame.
+        schema: The DataFrame's schema.
         topic: The `topic` option.
 
     Raises:

@@ -43,12 +43,12 @@ class Producer(Protocol):
     """A librdkafka producer, used by one task at a time. Times are in seconds."""
 
     errors: dict[int, KafkaError]
-    """The latest error with each code that does not belong to a request."""
+    """The latest error for each code, except for errors that belong to a request."""
     last: Token | None
     """The last token that the producer has committed under its transactional id."""
 
     def start_over(self) -> None:
-        """Reset counts and reports for the next task. All rows of the previous task have been delivered."""
+        """Reset counts and reports for the next task. The previous task's rows must all have been delivered."""
 
     def connect(self, timeout_s: float) -> bool:
         """Wait for a broker connection, and return whether there is one. Without this, other calls wait longer for it."""

@@ -33,7 +33,7 @@ class Tasks(NamedTuple):
     topics: tuple[str, ...]
     """The topics that the tasks wrote to."""
     wrote: frozenset[int] = frozenset()
-    """The numbers of the tasks that have a token of this micro-batch."""
+    """The numbers of the tasks that have a token from this micro-batch."""
     empty: frozenset[int] = frozenset()
     """The numbers of the tasks without rows."""
     retried: frozenset[int] = frozenset()
@@ -109,7 +109,7 @@ def _end_earlier_attempts(
 
 
 def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> None:
-    """End the transactions of a micro-batch that Spark has aborted, best effort, because killed workers left theirs open.
+    """End the transactions of a micro-batch that Spark has aborted, best effort: killed workers may have left theirs open.
 
     Args:
         settings: How the query writes.

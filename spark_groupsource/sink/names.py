@@ -44,7 +44,7 @@ class Names(NamedTuple):
 
     @classmethod
     def of(cls, prefix: str, query: str, topic: str | None) -> Names:
-        """Return the names of a query that writes to this topic. `None`: rows name their topics."""
+        """Return the names for a query that writes to this topic, or, with `None`, to the topics that its rows name."""
         return cls(prefix, query, "" if topic is None else hashlib.sha256(topic.encode()).hexdigest()[:8])
 
     @property
@@ -57,7 +57,7 @@ class Names(NamedTuple):
         return f"{self.driver}-{number}"
 
     def open(self, number: int) -> str:
-        """Return the group of the mark that a task leaves before it begins a transaction."""
+        """Return the group for the mark that a task leaves before it begins a transaction."""
         return f"{self.driver}-{number}-open"
 
     def reach(self, end: int) -> str:

@@ -146,7 +146,7 @@ class NativeProducer(NativeClient):
             try:
                 self._check(self._kafka.send_offsets_to_transaction(self._handle, partitions, member, _ms(timeout_s)))
             finally:
-                # The list would free the text, which belongs to Python.
+                # Otherwise, the list would free the string, which Python owns.
                 only.metadata, only.metadata_size = None, 0
         finally:
             self._kafka.consumer_group_metadata_destroy(member)
@@ -175,7 +175,7 @@ class NativeProducer(NativeClient):
         self._kafka.conf_set_dr_msg_cb(conf, ctypes.cast(self._ours.delivered, c_void_p))
 
     def _with(self, rows: pa.RecordBatch, call: Callable[[RowsStruct], None]) -> None:
-        """Pass the addresses of the rows to a function. They are valid only during its call."""
+        """Call a function with the rows' addresses, which are valid only during the call."""
         if not rows.num_rows:
             return
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))

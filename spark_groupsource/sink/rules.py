@@ -60,7 +60,7 @@ class Place(NamedTuple):
         """Parse the tokens under these names.
 
         Args:
-            names: The names.
+            names: The other names.
             groups: The offsets that each task has committed, by topic. The key is the task's number, or `None` for the driver.
         """
         driver: BatchToken | None = None
@@ -237,7 +237,7 @@ def check_elsewhere_again(
 
     Raises:
         CheckpointBehindSink: The topic already has a later micro-batch.
-        WrittenElsewhere: Rows of this micro-batch are duplicated.
+        WrittenElsewhere: Rows from this micro-batch have been duplicated.
     """
     newest = max((place.newest for place in elsewhere), default=-1)
     if choice.covers(batch) or newest < batch:
@@ -345,7 +345,7 @@ def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
 
 
 def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_CHOICE) -> bool:
-    """Return whether a task may write with a kept producer, without taking the transactional id and reading its token.
+    """Return whether a task may write with a kept producer, without taking the transactional id or reading its token.
 
     As long as no other producer has taken the id, `last` belongs to the latest transaction under this id, so it is the token that
     the task would read. If another producer has taken the id, the brokers refuse the kept one before anything becomes visible.
@@ -365,7 +365,7 @@ def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_C
 
 
 def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
-    """Return whether a kept producer is useless for this run from micro-batch `batch` on (`may_continue`).
+    """Return whether a kept producer can no longer be used in this run, starting with micro-batch `batch` (`may_continue`).
 
     Spark may assign a task to a different worker in each micro-batch. If such producers were not closed, each worker would soon
     keep a producer for every task.

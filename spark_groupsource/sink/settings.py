@@ -16,7 +16,7 @@ class SinkSettings:
 
     Args:
         producer: All settings of a task's producer, under librdkafka's names and including secrets.
-        requests: The settings of the client that reads and commits offsets.
+        requests: The settings for the clients that read and commit offsets.
         topic: The topic of every row. `None`: the `topic` column names it.
         exactly_once: Whether tasks write in transactions.
         prefix: The `transactionalIdPrefix` option.

@@ -131,7 +131,7 @@ class Mark(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The offset to commit. It has no meaning."""
+        """The offset to commit, which has no meaning."""
         return 1
 
     def metadata(self) -> str:

@@ -37,7 +37,7 @@ MARK_AGAIN_S = 600.0
 T = TypeVar("T")
 
 _READ_TOGETHER = 8
-"""How many groups are read at the same time. Each needs a client."""
+"""How many groups are read in parallel. Each needs a client."""
 
 _MARKED: dict[tuple[str, str], float] = {}
 """When this process last marked each group, by group and run."""
@@ -46,7 +46,7 @@ _MARKED: dict[tuple[str, str], float] = {}
 class TokenStore:
     """One query's tokens and marks, in the consumer groups that its `Names` define.
 
-    Not thread-safe. The thread that uses a store closes it.
+    Use a store from one thread at a time, and close it afterwards.
 
     Args:
         settings: The finished settings for a client that sends requests.
@@ -61,7 +61,7 @@ class TokenStore:
         self._clients: dict[str, GroupOffsets] = {}
         """The open clients, by group."""
         self._topics_of_driver: list[str] = []
-        """The topics that have a driver's token."""
+        """The topics that have a token from the driver."""
         self._marked = _MARKED
 
     def connect(self, task: int, run: str) -> None:
@@ -77,7 +77,7 @@ class TokenStore:
         mark = self._names.open(task)
         read = [self._names.task(task)]
         if not self._has_marked(mark, run):
-            # This is probably the first micro-batch of the run: the task will read the driver's token, and commit its mark.
+            # This is probably the run's first micro-batch: the task will read the driver's token, and commit its mark.
             read.append(self._names.driver)
             self._client(mark)
         # Without the `topic` option, an AdminClient reads these groups.
@@ -161,7 +161,7 @@ class TokenStore:
         Args:
             task: The task's number.
             run: The query's run; empty if it is unknown.
-            topics: The topics of the first rows, if rows name their topics.
+            topics: The topics in the first rows, if rows name their topics.
 
         Raises:
             BrokerError: See `GroupOffsets.commit`.

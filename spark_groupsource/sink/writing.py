@@ -253,7 +253,7 @@ def _kept_producer(clients: ClientPool, key: Hashable, attempt: Attempt | None =
 
 
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
-    """Return the settings of a task's producer.
+    """Return the settings for a task's producer.
 
     If a crash leaves a transaction open, `read_committed` consumers wait until it times out. So the timeout is short by default,
     but a task that has already outlasted it gets the longest one that brokers allow by default.
@@ -312,7 +312,7 @@ def _delivered(settings: SinkSettings, topics: Collection[str], remembered: Reme
 
 
 def _connect(producer: Producer, settings: SinkSettings) -> bool:
-    """Wait for a connection to a broker, and return whether there is one.
+    """Wait for a broker connection, and return whether there is one.
 
     Raises:
         BrokerUnavailable: No broker answers at the address that it advertises.
@@ -362,7 +362,7 @@ class _TaskWriter:
         self.doing = f"beginning to write as {name}"
 
     def write(self, tokens: TokenStore, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
-        """Write the rows, unless they are in the topic already. `topics` are the topics of the first rows."""
+        """Write the rows, unless they are already in the topic. `topics` are the topics in the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
         if self.relies_on_its_last:
             # Steps 1 to 3 are not needed (`may_continue`): if another producer has taken the id, the brokers refuse the first
@@ -445,7 +445,7 @@ class _TaskWriter:
         replaced by the token in the same transaction.
 
         Args:
-            topics: The topics of the first rows, if rows name their topics.
+            topics: The topics in the first rows, if rows name their topics.
         """
         if self.relies_on_its_last:
             topic = self._settings.topic if self._settings.topic is not None else min(topics)

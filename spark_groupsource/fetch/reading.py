@@ -96,7 +96,7 @@ def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: in
 
 
 def reading(fetch_range: FetchRange) -> str:
-    """Return the words with which a task's error messages begin."""
+    """Return how a task's error messages begin."""
     return f"Reading {fetch_range}"
 
 

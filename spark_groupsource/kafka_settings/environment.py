@@ -23,7 +23,7 @@ _BEGIN = "${env:"
 _VARIABLE = re.compile(r"\$\{env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
 _SHORTEST_MASKED = 4
-"""The minimum length of a masked value. Shorter ones are no secrets, and masking a single letter would make logs unreadable."""
+"""The minimum length of a masked value. Shorter ones are not secrets, and masking a single letter would make logs unreadable."""
 
 _put_in: set[str] = set()
 """The values of variables that this process has put into settings."""

@@ -130,8 +130,8 @@ PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.locatio
 """Settings in which `${env:NAME}` is a variable in the process that creates the client: the rack and the files of its host.
 
 An option must not reveal the environment, so this set has no setting whose value is shown, such as `client.id`, which appears in
-librdkafka's log lines, in member ids and on the brokers, or `bootstrap.servers`. Nor does it have secrets, which an executor gets
-from `oauth_cb` or a file, or `ssl.crl.location`, which is the same on every host."""
+librdkafka's log lines, in member ids and on the brokers, or `bootstrap.servers`. The set also leaves out secrets, which an
+executor gets from `oauth_cb` or a file, and `ssl.crl.location`, which is the same on every host."""
 
 LEFT_OUT_IF_UNSET = frozenset({"client.rack"})
 """Settings that a client can do without if their variable is not set. A missing file, however, is an error, because the client

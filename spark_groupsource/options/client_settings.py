@@ -64,7 +64,7 @@ CLASSIC_MEMBER: Mapping[str, str] = {
     "heartbeat.interval.ms": "1000",
     "partition.assignment.strategy": "cooperative-sticky",
 }
-"""Our defaults for a member under the classic protocol, which learns about a rebalance only from a heartbeat."""
+"""Our defaults for a member under the classic protocol. Heartbeats are frequent, because only they report a rebalance."""
 
 CONSUMER: Mapping[str, str] = {
     "check.crcs": "true",
@@ -219,7 +219,7 @@ partition, but the native producer chooses a partition for several rows at a tim
 
 TRANSACTION_TIMEOUT_MS = 120_000
 """The default for `transaction.timeout.ms`. `read_committed` consumers wait this long if a task crashes and is not retried. The
-timeout cannot be shorter, because librdkafka requires it to cover the delivery timeout of a row."""
+timeout cannot be shorter, because librdkafka requires it to cover a row's delivery timeout."""
 
 LONGEST_TRANSACTION_MS = 900_000
 """The `transaction.timeout.ms` for a task that has already exceeded the default. This is the brokers' default limit

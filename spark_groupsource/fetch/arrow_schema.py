@@ -1,8 +1,8 @@
-"""Defines the columns of a Kafka record as Arrow types, and checks batches against a schema.
+"""Defines a Kafka record's columns as Arrow types, and checks batches against a schema.
 
-Without a schema of the user, the columns are those of Spark's own Kafka source (`KafkaRecordToRowConverter`). Otherwise
-spark/columns.py makes the Arrow schema. Each field has the name of a column of this module, in upper or lower case, and `key` and
-`value` are binary or string.
+If the user sets no schema, the columns are the same as in Spark's own Kafka source (`KafkaRecordToRowConverter`). Otherwise,
+spark/columns.py builds the Arrow schema. Each field has the name of a column in this module, in upper or lower case, and `key`
+and `value` are binary or string.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-"""The type of the column `headers`. Spark names the values of an array `element`, while Arrow's default is `item`."""
+"""The type of the `headers` column. Spark calls an array's values `element`, while Arrow's default is `item`."""
 
 LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
-"""The largest timestamp in ms that fits into Spark's 64 bits of µs; its negative is the smallest. See `contract.fetch`."""
+"""The largest timestamp in ms that fits in Spark's 64-bit µs; its negative is the smallest. See `choice.fetch`."""
 
 _RECORD_FIELDS = [
     pa.field("key", pa.binary()),
@@ -29,29 +29,29 @@ _WITH_HEADERS = pa.schema([*_RECORD_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
-    """Return the schema with all columns, and with `headers` at the end if they are included.
+    """Return the schema with all columns, ending with `headers` if they are included.
 
-    It equals PySpark's `to_arrow_schema(schema, timezone="UTC")` for the default schema. PySpark 4.2 and later refuse batches
-    with any other schema.
+    The schema equals PySpark's `to_arrow_schema(schema, timezone="UTC")` for the default schema. PySpark 4.2 and later refuse
+    batches with any other schema.
     """
     return _WITH_HEADERS if include_headers else _WITHOUT_HEADERS
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Return the name of the record's column for each field, in lower case, such as `timestamptype`."""
+    """Return the record column for each field, in lower case, such as `timestamptype`."""
     return [name.lower() for name in schema.names]
 
 
 def has_not_null(schema: pa.Schema) -> bool:
-    """Return whether the schema has a column, or header values, that must not be null."""
+    """Return whether any column, or the header values, must not be null."""
     headers = [field.type.value_type for field in schema if pa.types.is_list(field.type)]
     return not all(field.nullable for field in [*schema, *(header.field(1) for header in headers)])
 
 
 def null_not_allowed(batch: pa.RecordBatch) -> str | None:
-    """Return the first column that has a null but must not have one; None if there is no such column.
+    """Return the name of the first column that has a null but must not have one, or None if there is no such column.
 
-    Kafka allows a null as key, as value and as the value of a header, and Spark shows a record without headers as null.
+    Kafka allows null keys, values and header values, and Spark shows null headers for a record without headers.
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.nullable and column.null_count:
@@ -64,7 +64,7 @@ def null_not_allowed(batch: pa.RecordBatch) -> str | None:
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return binary values as `kind`, which is binary or string, without copying the bytes or checking that they are UTF-8.
+    """Return binary values as `kind`, which is binary or string, without copying the bytes or checking for valid UTF-8.
 
     Spark's `CAST(value AS STRING)` does the same: its strings may contain any bytes.
     """

@@ -1,4 +1,4 @@
-"""Asks a partition's leader for the bounds of its log, the offsets where the log starts and ends."""
+"""Asks a partition's leader for the log's bounds: the offsets where the log starts and ends."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S, cut_believed_after_s
 
 BOUNDS_FIRST_WAIT_S = 1.0
-"""The timeout of the first request for a log's bounds. A request that times out is repeated with twice the timeout, because the
+"""The timeout for the first request for a log's bounds. A request that times out is repeated with twice the timeout, because the
 broker may be slow."""
 
 BOUNDS_SHORTEST_WAIT_S = 0.05
-"""The shortest such timeout, used when the task's own time is nearly over."""
+"""The shortest timeout for such a request, used when the task is almost out of time."""
 
 BOUNDS_BETWEEN_TRIES_S = 0.25
-"""The pause between two of these requests."""
+"""The pause between two requests for a log's bounds."""
 
 _TRIES = 5
-"""How often brokers must answer that a topic or partition does not exist before the task believes it.
+"""How many times brokers must answer that a topic or partition does not exist before the task accepts this.
 
-A broker that has just started may answer that, too, and librdkafka caches the answer for about 300 ms.
+A broker that has just started may give the same answer, and librdkafka caches answers for about 300 ms.
 """
 
 
 class NoAnswer(Exception):
-    """No broker has answered in time, but the task may ask again. `error` is librdkafka's error."""
+    """No broker answered in time, but the task may ask again. `error` is librdkafka's error."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.str())
@@ -42,18 +42,18 @@ class NoAnswer(Exception):
 def ask_bounds(
     consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_s: float, doing: str, believe_after_s: float
 ) -> LogBounds | None:
-    """Return the partition's bounds, or None if there is no such topic or partition.
+    """Return the bounds of a partition's log, or None if the topic or the partition does not exist.
 
     Args:
         consumer: Sends the requests.
         partition: The partition.
         end: Where the log should end, exclusive. While the log ends below it, the leader is looked up and asked again.
-        timeout_s: The limit for each request, in s.
-        doing: What the task is doing; the text of an error begins with it.
-        believe_after_s: For how long the log must have ended below `end` before that is returned, in s.
+        timeout_s: The timeout for each request, in s.
+        doing: What the task is doing. Error messages begin with it.
+        believe_after_s: How long the log must have ended below `end` before these bounds are returned, in s.
 
     Raises:
-        NoAnswer: No broker has answered, or no broker has confirmed the leader that returned the low end.
+        NoAnswer: No broker answered, or no broker confirmed the leader that returned an end below `end`.
         BrokerError: The brokers refuse the request, and would refuse it again.
     """
     missing = 0
@@ -73,7 +73,7 @@ def ask_bounds(
             if cut_since is None:
                 cut_since = now
             elif now - cut_since >= believe_after_s:
-                # If the leader is not confirmed, the answer may come from one that was replaced. To believe it would be to give
+                # If the leader is not confirmed, the answer may come from one that was replaced. Accepting it would mean giving
                 # up records that still exist.
                 if doubt is not None:
                     raise NoAnswer(doubt)
@@ -85,7 +85,7 @@ def ask_bounds(
 def wait_for_bounds(
     consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str, client: Mapping[str, str]
 ) -> LogBounds | None:
-    """Ask for the partition's bounds as `ask_bounds` does, but retry for up to `timeout_ms`.
+    """Ask for the bounds of a partition's log, as `ask_bounds` does, but retry for up to `timeout_ms`.
 
     Use this only for a consumer without an assignment: polling, which reports refused credentials, would drop its records.
 
@@ -93,9 +93,9 @@ def wait_for_bounds(
         consumer: Sends the requests.
         partition: The partition.
         end: Where the log should end, exclusive.
-        timeout_ms: How long to ask, in ms.
-        doing: What the task is doing; the text of an error begins with it.
-        client: The settings of the consumer.
+        timeout_ms: How long to keep asking, in ms.
+        doing: What the task is doing. Error messages begin with it.
+        client: The consumer's settings.
 
     Raises:
         BrokerError: The brokers refuse the request, do not answer in time, or cannot be reached at their advertised addresses.
@@ -109,7 +109,7 @@ def wait_for_bounds(
     while True:
         earlier.update(consumer.errors)
         consumer.errors.clear()
-        # An earlier task of this consumer may have exceeded a quota. The brokers do not answer until the throttling ends.
+        # An earlier task with this consumer may have exceeded a quota. The brokers do not answer until the throttling ends.
         timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(consumer.throttling.left_s + wait_s, deadline.left))
         began = time.monotonic()
         try:
@@ -118,9 +118,10 @@ def wait_for_bounds(
             consumer.serve()
             overdue = deadline.over
             if overdue and not consumer.errors:
-                # librdkafka reports some errors only every 10 s, such as a token that cannot be fetched.
+                # librdkafka reports some errors, such as a token that cannot be fetched, only every 10 s.
                 consumer.errors.update(earlier)
-            # A broker that stops may interrupt a handshake, which looks like a refusal, so only a second refusal counts.
+            # A broker that is shutting down may interrupt a handshake, which looks like a refusal, so only a second refusal
+            # counts.
             if overdue or not is_first:
                 raise_if_refused(consumer, doing)
             if overdue and consumer.throttling.left_s:
@@ -130,21 +131,21 @@ def wait_for_bounds(
             if unanswered.over and not consumer.answered:
                 _refuse_unreachable(client)
         is_first = False
-        # An error that comes immediately, such as a refused connection, does not show that answers take long.
+        # An immediate error, such as a refused connection, does not show that answers are slow.
         if time.monotonic() - began >= 0.9 * timeout_s:
             wait_s *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)
 
 
 def _refuse_unreachable(client: Mapping[str, str]) -> None:
-    # Import this only if no broker answers, because the import costs each new worker time.
+    # Import this only if no broker answers, because the import takes each new worker some time.
     from spark_groupsource.brokers.advertised import refuse_unreachable
 
     refuse_unreachable(client)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
-    """Raise the error that the consumer reported by callback, unless it is retriable. Refused credentials are not."""
+    """Raise the error that the consumer reported by callback, unless it is retriable, which refused credentials are not."""
     for error in list(consumer.errors.values()):
         refused = refusal(error, doing)
         if refused is not None:
@@ -152,7 +153,7 @@ def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
 
 
 def _look_up_leader(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
-    """Refresh librdkafka's cache of the partition's leader. Return the error if that failed, else None."""
+    """Refresh librdkafka's cache of the partition's leader, and return the error, or None if this worked."""
     try:
         return consumer.partition_error(partition, timeout_s)
     except KafkaException as failure:
@@ -161,9 +162,10 @@ def _look_up_leader(consumer: FetchConsumer, partition: TopicPartition, timeout_
 
 
 def _raise_unless_deleted(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> None:
-    """Raise an error unless a broker confirms that there is no such partition.
+    """Raise an error unless a broker confirms that the partition does not exist.
 
-    librdkafka also reports an unknown partition if the ACL DESCRIBE is missing, or while a broker starts. Then nothing is lost.
+    librdkafka also reports an unknown partition if the DESCRIBE ACL is missing, or while a broker is starting. In these cases,
+    nothing is lost.
     """
     try:
         error = consumer.partition_error(partition, timeout_s)

@@ -1,4 +1,4 @@
-"""Chooses the reader: the native one, or, with a warning, the pure one if the native one cannot be used."""
+"""Chooses the reader: the native one or, if this process cannot use it, the pure one, with a warning."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ log = logging.getLogger(__name__)
 
 
 class InstalledReader(NamedTuple):
-    """The reader that this process can use, and why it is not the native one."""
+    """The reader that this process can use, and the reason if it is not the native one."""
 
     read: Reader
     """The function that reads a range."""
     name: str
     """`native` or `pure Python`."""
     reason: str | None = None
-    """Why the native reader cannot be used. None if it can."""
+    """Why this process cannot use the native reader, or None if it can."""
     advice: str | None = None
-    """What to install for the native reader, as a clause. None if it can be used."""
+    """What to install to get the native reader, as a clause, or None if it can be used."""
 
 
 def installed_reader() -> InstalledReader:
-    """Return the fastest reader that this process can use, without a warning."""
+    """Return the fastest reader that this process can use, without logging a warning."""
     unavailable = why_unavailable()
     if unavailable is None:
         return InstalledReader(native.read, "native")
@@ -43,7 +43,7 @@ def installed_reader() -> InstalledReader:
 
 
 def reader() -> Reader:
-    """Return the fastest reader that this process can use, and warn once in each process if it is not the native one."""
+    """Return the fastest reader that this process can use, and warn once per process if it is not the native one."""
     found = installed_reader()
     if found.reason is not None:
         _warn(found.reason, found.advice)
@@ -51,33 +51,33 @@ def reader() -> Reader:
 
 
 def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
-    """Warn, once in each process, that the pure Python producer writes the rows."""
+    """Warn, once per process, that the pure Python producer writes the rows."""
     _warn_of_producer(str(unavailable), unavailable.advice)
 
 
 def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
-    """Read exactly the records of `[start, end)`, in the order of their offsets.
+    """Read exactly the records in `[start, end)`, in offset order.
 
-    Offsets without a record are skipped and do not count as lost, because compaction, transaction markers, and aborted records
-    under `read_committed` leave such gaps.
+    Offsets without a record are skipped, and do not count as lost, because compaction, transaction markers and, under
+    `read_committed`, aborted records leave such gaps.
 
-    A timestamp outside Spark's range (some 292,000 years before or after 1970) becomes the nearest millisecond within it. A
-    producer may write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails, because
-    its `millisToMicros` refuses to overflow.
+    A timestamp outside Spark's range (about 292,000 years before or after 1970) becomes the nearest millisecond within it. A
+    producer may write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails in this
+    case, because its `millisToMicros` refuses to overflow.
 
     Args:
         range: The range to read.
         settings: How to read.
 
     Yields:
-        Batches with the schema of the settings. No batch is empty, so an empty range yields nothing.
+        Batches with the schema from the settings. No batch is empty, so an empty range yields nothing.
 
     Returns:
         See `Records`.
 
     Raises:
-        DataLossError: `fail_on_data_loss` is set, and records of the range are lost: they, or their topic or partition, were
-            deleted, or the log was cut off.
+        DataLossError: `fail_on_data_loss` is set, and records in the range are lost: they, or their topic or partition, were
+            deleted, or the log was truncated.
         AuthenticationFailed: The brokers refuse the credentials.
         NotAuthorized: An ACL is missing.
         BrokerUnavailable: No broker answers within `poll_timeout_ms`.
@@ -91,17 +91,17 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
 
 
 def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Read exactly the records of several ranges of different partitions, in the order of offsets within each partition.
+    """Read exactly the records in several ranges of different partitions, in offset order within each partition.
 
-    The native reader reads the ranges at the same time, and may put records of several ranges into one batch. The pure reader
-    reads one range after the other. Errors are those of `fetch`, and name the partition.
+    The native reader reads the ranges at the same time, and may put records from several ranges into one batch. The pure reader
+    reads one range at a time. The errors are the same as for `fetch`, and name the partition.
 
     Args:
         ranges: The ranges to read, which should be small.
         settings: How to read.
 
     Yields:
-        Batches like those of `fetch`.
+        Batches like those from `fetch`.
 
     Raises:
         DataLossError, AuthenticationFailed, NotAuthorized, BrokerUnavailable, BrokerError, OptionError, SchemaError: See `fetch`.
@@ -111,7 +111,7 @@ def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Itera
 
 
 def warn_on_driver() -> None:
-    """Warn at the start of a query if the driver's installation has no native reader.
+    """Warn when a query starts if the driver's installation has no native reader.
 
     The driver reads no records, but the executors often have the same installation, and few users read their logs.
     """
@@ -129,7 +129,7 @@ def warn_on_driver() -> None:
 
 @functools.cache
 def _warn(reason: str, advice: str | None) -> None:
-    """Warn, once in each process for each reason, that the pure Python reader reads the records."""
+    """Warn, once per process and reason, that the pure Python reader reads the records."""
     log.warning(
         "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
         "that header keys are cut off at the first NUL, but reading is several times slower. To use the native reader: %s.",

@@ -1,10 +1,10 @@
-"""Lends consumers to tasks, and keeps them from task to task: one for each kind of consumer and set of client settings.
+"""Lends consumers to tasks, and keeps them between tasks, by kind of consumer and client settings.
 
-Spark runs many tasks in one Python worker. A kept consumer saves the time to connect a new one, 30 to 65 ms. No other task uses a
-consumer while a task borrows it.
+Spark runs many tasks in one Python worker. Keeping a consumer saves the 30 to 65 ms that it takes to connect a new one. While a
+task borrows a consumer, no other task uses it.
 
-A consumer never joins the group and never commits. It has the user's `group.id`, so that it needs the same ACLs and quotas as the
-driver.
+A consumer never joins the group and never commits. It has the user's `group.id`, so that the same ACLs and quotas apply to it as
+to the driver.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ Kind = TypeVar("Kind", bound=FetchConsumer)
 
 @contextmanager
 def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str]) -> Iterator[Kind]:
-    """Lend a consumer with these settings and without an assignment.
+    """Lend a consumer that has these settings and no assignment.
 
-    After an error in the body the consumer is closed, else it is kept for the next task. Two tasks that run in one process at the
-    same time get two consumers.
+    After an error in the body, the consumer is closed. Otherwise, it is kept for the next task. Two tasks that run in one process
+    at the same time get two consumers.
 
     Args:
-        make: Makes a consumer if none is kept.
-        client: The finished settings of the consumer.
+        make: Creates a consumer if none has been kept.
+        client: The consumer's finished settings.
 
     Raises:
         OptionError: librdkafka refuses the settings.
     """
     clients = pool()
-    # The key includes the maker, so a kept consumer has the right kind.
+    # The key includes `make`, so a kept consumer is of the right kind.
     key = make, digest(client)
     consumer = cast("Kind | None", clients.take(key))
     if consumer is None:
         _give_memory_back()
         consumer = clients.add(make(client))
-    # Forget errors from the time when no task used the consumer. They would look like the reason for a new failure.
+    # Forget errors from before this task borrowed the consumer. They would look like the cause of a new failure.
     consumer.errors.clear()
     clean = False
     try:
         yield consumer
         clean = True
     except GeneratorExit:
-        # The task ended early because the query has a limit, or was stopped. Nothing is wrong with the consumer.
+        # The task ended early because the query has a limit or was stopped. Nothing is wrong with the consumer.
         clean = True
         raise
     finally:
@@ -67,7 +67,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
 
 
 def _is_unassigned(consumer: FetchConsumer) -> bool:
-    """Unassign a consumer and return whether that worked. If not, its Fetch would delay the first requests of the next task."""
+    """Unassign a consumer, and return whether this worked. If not, its Fetch would delay the next task's first requests."""
     try:
         consumer.unassign()
     except KafkaException as refused:
@@ -77,10 +77,10 @@ def _is_unassigned(consumer: FetchConsumer) -> bool:
 
 
 def _give_memory_back() -> None:
-    """Make glibc's malloc return its free memory to the system.
+    """Make glibc's malloc return its free memory to the operating system.
 
     malloc keeps the memory in which a thread has decompressed records, even after the query has ended. A worker that serves one
-    query after the other would grow with each of them.
+    query after another would grow with each of them.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

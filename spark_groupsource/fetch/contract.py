@@ -1,7 +1,7 @@
 """Defines what every reader takes and returns.
 
-A reader is a function of the type `Reader` that does what the docstring of `choice.fetch` promises. The tests in
-tests/kafka/fetch/ run with every reader. Nothing here imports pyspark.
+A reader is a function of type `Reader` that does what the docstring of `choice.fetch` promises. The tests in tests/kafka/fetch/
+run with every reader. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchRange:
-    """The offsets that a Spark task reads from one partition. It holds no secret and can be pickled.
+    """The offsets that a Spark task reads from one partition. Contains no secret, and can be pickled.
 
     Args:
         topic: The topic's name.
         partition: The partition's number.
         start: The first offset, inclusive.
         end: The end of the range, exclusive. If it equals the start, the range is empty.
-        epoch: The leader epoch of the log when the range was planned, so no record of the range has a later epoch. `None` if it
-            is not known.
+        epoch: The log's leader epoch when the range was planned, so no record in the range has a later epoch. `None` if it is
+            unknown.
 
     Raises:
-        ValueError: The range begins below 0, or ends before it begins.
+        ValueError: The range starts below 0, or ends before it starts.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class FetchRange:
 
 
 Records = Generator["pa.RecordBatch", None, bool]
-"""The records of a range. The generator returns whether the range ended early because its log was cut off."""
+"""A range's records. The generator returns whether the range ended early because its log was truncated."""
 
 Reader = Callable[[FetchRange, FetchSettings], Records]
 """Reads a range as described in `choice.fetch`."""

@@ -1,4 +1,4 @@
-"""Defines the two parts of a reader: a consumer that fetches records, and an intake that turns them into batches.
+"""Defines the two parts of a reader: a consumer, which fetches records, and an intake, which turns them into batches.
 
 The native and the pure reader differ only in these parts. They share reading.py, bounds.py and consumer_cache.py.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """An error, or the end of the partition, that librdkafka returned instead of a record.
+    """An error or the end of the partition, which librdkafka returned instead of a record.
 
     Args:
         error: librdkafka's error.
-        offset: The offset of the event; below 0 if it is not known.
+        offset: The event's offset; below 0 if it is unknown.
     """
 
     error: KafkaError
@@ -34,13 +34,13 @@ class PartitionEvent:
 
 @dataclass(frozen=True)
 class Taken:
-    """The outcome of one `Intake.take`.
+    """The result of one `Intake.take` call.
 
     Args:
-        first: The offset of the first record found, or None. It may be at the end of the range, or beyond it. A record of another
+        first: The offset of the first record found, or None. It may be at or beyond the end of the range. A record from another
             log does not count (see `Intake.take`).
-        next: The offset after the last row taken in, or the end of the range if a record at the end or beyond was found.
-        full: Whether the rows make a full batch. If so, call `batch` before the next `take`.
+        next: The offset after the last row taken in, or the end of the range if a record at or beyond it was found.
+        full: Whether the batch is full. If so, call `batch` before the next `take`.
         event: The event that followed the rows, or None.
     """
 
@@ -56,46 +56,46 @@ class Taken:
 
 
 class Intake(Protocol):
-    """Collects records of one partition into batches. Close it before its consumer."""
+    """Collects records from one partition into batches. Close it before its consumer."""
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
-        """Take in the fetched records of `[next_offset, end)`, up to a whole batch or an event.
+        """Take in the fetched records in `[next_offset, end)`, up to a full batch or an event.
 
         A record with a later leader epoch than the range is returned as an event with the error `_LOG_TRUNCATION`, because the
-        log was cut off after the range was planned, and has grown again.
+        log was truncated after the range was planned, and has grown again.
 
-        Records before `next_offset` are dropped. If no record has been fetched, this waits for one, and may then wait a few ms
-        for each of the following records. It never asks librdkafka for more records than the range has offsets.
+        Records before `next_offset` are dropped. If no record has been fetched, this call waits for one, and may then wait a few
+        milliseconds for each record that follows. It never asks librdkafka for more records than the range has offsets.
 
         Args:
             next_offset: The first offset, inclusive.
-            end: The last offset, exclusive.
-            wait_s: The longest wait for the first record, in s. 0 means no wait.
+            end: The end, exclusive.
+            wait_s: The maximum wait for the first record, in s. 0 means not to wait.
         """
 
     def forget_fetched(self) -> None:
-        """Drop the records that were fetched but not taken in. Call this when their assignment ends."""
+        """Drop the records that have been fetched but not taken in. Call this when their assignment ends."""
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the rows taken in as a batch, or None if there are none, and begin the next batch."""
+        """Return the rows taken in so far as a batch, or None if there are none, and start the next batch."""
 
     def close(self) -> None:
         """Free all records."""
 
 
 class Throttling:
-    """Remembers for how long brokers will not answer on this consumer's connections, because it has exceeded a quota."""
+    """Remembers how long brokers will not answer on this consumer's connections because it has exceeded a quota."""
 
     def __init__(self) -> None:
         self._ends_at = 0.0
 
     def note(self, seconds: float) -> None:
-        """Note the throttle time from a broker's response, during which the broker does not read from the connection."""
+        """Record the throttle time from a broker's response. During this time, the broker does not read from the connection."""
         self._ends_at = max(self._ends_at, time.monotonic() + seconds)
 
     @property
     def left_s(self) -> float:
-        """The seconds until throttling ends; 0 if there is none."""
+        """The time until throttling ends, in seconds; 0 if there is none."""
         return max(0.0, self._ends_at - time.monotonic())
 
 
@@ -103,16 +103,17 @@ class FetchConsumer(Protocol):
     """A consumer that reads one partition at a time, for one task at a time."""
 
     errors: dict[int, KafkaError]
-    """The errors that librdkafka has reported by callback since this was last cleared, only the last of each code."""
+    """The errors that librdkafka has reported by callback since this was last cleared. Only the latest for each code is kept."""
 
     answered: set[TopicPartition]
-    """The partitions whose leader has answered this consumer, without an error since. For these, tasks begin with a Fetch."""
+    """The partitions whose leader has answered this consumer, with no error since then. For these, tasks begin with a Fetch."""
 
     throttling: Throttling
-    """How long brokers throttle this consumer. A request that times out meanwhile closes the connection, and ends its Fetch."""
+    """How long brokers throttle this consumer. If a request times out in the meantime, the connection closes and its Fetch is
+    lost."""
 
     pid: int
-    """The process that made the consumer. No other process may use it."""
+    """The process that created the consumer. No other process may use it."""
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Ask the partition's leader where its log starts and ends (see `LogBounds`).
@@ -122,68 +123,68 @@ class FetchConsumer(Protocol):
         """
 
     def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
-        """Ask a broker whether the topic and the partition have an error, and return it, or None.
+        """Ask a broker whether the topic or the partition has an error, and return the error, or None.
 
-        The answer also refreshes librdkafka's cache of the partition's leader, which `bounds` asks.
+        The answer also refreshes librdkafka's cache of the partition's leader, to which `bounds` sends its request.
 
         Raises:
             KafkaException: The broker refuses, or does not answer in time.
         """
 
     def serve(self) -> None:
-        """Serve the callbacks. Call it only while nothing is assigned, because a record would be dropped."""
+        """Serve the callbacks. Call this only while nothing is assigned, because a record would be dropped."""
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
-        """Begin to fetch this partition, and no other, from `offset` (inclusive)."""
+        """Start fetching this partition, and no other, from `offset` (inclusive)."""
 
     def unassign(self) -> None:
         """Stop fetching, if anything is assigned."""
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset after the last one that the consumer has passed, with or without a record; below 0 for none."""
+        """Return the offset after the last one that the consumer has passed, with or without a record; below 0 if none."""
 
     def intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> Intake:
-        """Begin to take in the records of this range.
+        """Start taking in the records of this range.
 
         Args:
             fetch_range: The range.
-            schema: The columns of the batches. Nothing else of a record is copied.
-            batch_bytes: The most bytes of keys, values and headers in a batch, unless a single record is larger. Keys and values
-                count even if they are not columns, because they stay in memory until the batch is made. Headers count only if
-                they are a column.
+            schema: The columns of the batches. Nothing else is copied from a record.
+            batch_bytes: The maximum size of the keys, values and headers in a batch, in bytes, unless a single record is larger.
+                Keys and values count even if they are not columns, because they stay in memory until the batch is built. Headers
+                count only if they are a column.
         """
 
     def close(self) -> None:
-        """End the connections and threads."""
+        """Close the connections and end the threads."""
 
     def abandon(self) -> None:
-        """Make sure that a forked child never frees the parent's consumer, because its threads do not exist in the child."""
+        """Ensure that a forked child never frees the parent's consumer, whose threads do not exist in the child."""
 
 
 MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]
-"""Makes a consumer from finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""
+"""Creates a consumer from finished librdkafka settings. Raises OptionError if librdkafka refuses them."""
 
 
 class SharedConsumer(FetchConsumer, Protocol):
-    """A consumer that reads several partitions at a time, each from its own queue, so `serve` never drops a record."""
+    """A consumer that reads several partitions at the same time, each from its own queue, so `serve` never drops a record."""
 
     def assign_all(self, ranges: Sequence[FetchRange]) -> None:
-        """Begin to fetch these ranges of different partitions, and nothing else.
+        """Start fetching these ranges of different partitions, and nothing else.
 
         Raises:
             KafkaException: librdkafka refuses the assignment.
         """
 
     def own_intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
-        """Begin to take in the records of one of the ranges.
+        """Start taking in the records of one of the ranges.
 
         Args:
             fetch_range: The range.
             schema: See `intake`.
             batch_bytes: See `intake`.
-            rows: The most rows of a batch.
+            rows: The maximum number of rows in a batch.
         """
 
 
 MakeShared = Callable[[Mapping[str, str]], SharedConsumer]
-"""Makes a `SharedConsumer` from finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""
+"""Creates a `SharedConsumer` from finished librdkafka settings. Raises OptionError if librdkafka refuses them."""

@@ -1,8 +1,8 @@
-"""Compares a range with the bounds of the partition's log, and reports the offsets that are lost.
+"""Compares a range with the bounds of the partition's log, and reports lost offsets.
 
 A gap between two records is not a loss, because compaction, transaction markers and aborted records leave gaps. Records below the
-log start offset were deleted (retention, delete-records). Records at or above the high watermark were cut off (a recreated topic,
-an unclean leader election).
+log start offset have been deleted (retention, delete-records). Records at or above the high watermark have been truncated (a
+recreated topic, an unclean leader election).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LogBounds:
-    """The offsets in a partition's log, from `low` (inclusive) to `high` (exclusive).
+    """The range of offsets in a partition's log, from `low` (inclusive) to `high` (exclusive).
 
     Args:
         low: The log start offset.
@@ -37,16 +37,16 @@ class LostRange:
     end: int
     reason: str
     is_cut: bool = False
-    """Whether the log was cut off, so that it may have other records at these offsets now, or later."""
+    """Whether the log was truncated, so that it may have different records at these offsets, now or later."""
 
 
 def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRange]:
-    """Return the lost parts of `[start, end)`, in the order of offsets.
+    """Return the lost parts of `[start, end)`, in offset order.
 
     Args:
         start: The first offset, inclusive.
-        end: The last offset, exclusive.
-        bounds: The bounds of the partition's log, None if there is no such partition.
+        end: The end, exclusive.
+        bounds: The bounds of the partition's log, or None if the partition does not exist.
     """
     if start >= end:
         return []
@@ -66,24 +66,24 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
 
 
 def cut_off(start: int, end: int, at: int) -> LostRange:
-    """Return the lost range `[start, end)` of a log that now has other records there than when the range was planned.
+    """Return `[start, end)` as a lost range, because the log now has different records there than when the range was planned.
 
     Args:
         start: The first offset, inclusive.
-        end: The last offset, exclusive.
-        at: The offset of such a record, or the offset at which the log was cut off.
+        end: The end, exclusive.
+        at: The offset of such a record, or the offset at which the log was truncated.
     """
     reason = f"the log was cut off at {at} or below, and now has other records there (an unclean leader election, or a "
     return LostRange(start, end, reason + "restored disk)", is_cut=True)
 
 
 def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:
-    """Return the start and the end of the part of `[start, end)` that is not lost.
+    """Return the start and end of the part of `[start, end)` that is not lost.
 
     Args:
-        found: The result of `lost_ranges`. Each lost range is at the start of the range, or reaches to its end.
+        found: The result of `lost_ranges`. Each lost range begins at the start of the range or extends to its end.
         start: The first offset, inclusive.
-        end: The last offset, exclusive.
+        end: The end, exclusive.
     """
     for loss in found:
         if loss.start <= start:
@@ -97,7 +97,7 @@ def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
     """Report the lost ranges, if there are any.
 
     Args:
-        fetch_range: The range of the task.
+        fetch_range: The task's range.
         found: The lost ranges.
         fail: Whether to raise an error instead of logging a warning.
 

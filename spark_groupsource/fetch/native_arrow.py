@@ -1,4 +1,4 @@
-"""Turns librdkafka's messages into Arrow record batches, which native/_intake.c makes and Arrow's C data interface imports."""
+"""Turns librdkafka messages into Arrow record batches, which native/_intake.c builds and Arrow's C data interface imports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spark_groupsource.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers")
-"""The names of `enum column` in native/_intake.c, in its order."""
+"""The columns in `enum column` of native/_intake.c, in the same order."""
 
 
 class NativeBatches:
-    """Makes the record batches of one intake, whose messages all come from `partition`, with the columns of `schema`."""
+    """Builds record batches with the columns of `schema` from one intake, whose messages all come from `partition`."""
 
     def __init__(self, ours: Any, state: IntakeStruct, partition: TopicPartition, schema: pa.Schema) -> None:
         self._ours = ours
@@ -28,7 +28,7 @@ class NativeBatches:
         self._schema = schema
         self._names = column_names(schema)
         self._with_binary_keys = _with_binary_keys(schema)
-        """The schema of a batch with a header key that is not UTF-8."""
+        """The schema for a batch with a header key that is not UTF-8."""
         order = [_COLUMNS.index(name) for name in self._names]
         state.columns = sum(1 << column for column in order)
         state.column_count = len(order)
@@ -39,12 +39,12 @@ class NativeBatches:
         state.topic, state.topic_size, state.partition = topic, len(topic), partition.partition
 
     def batch(self) -> pa.RecordBatch:
-        """Return the rows that `gs_take` has taken in, at least one, free their messages and begin the next batch.
+        """Return the rows that `gs_take` has taken in (at least one), free their messages and start the next batch.
 
-        String columns are not checked to be UTF-8 (see `as_type`).
+        String columns are not checked for valid UTF-8 (see `as_type`).
 
         Raises:
-            MemoryError: There is no memory for the batch.
+            MemoryError: There is not enough memory for the batch.
         """
         # Read this first, because the C code sets it to 0.
         odd_header_keys = self._state.odd_header_keys
@@ -56,7 +56,7 @@ class NativeBatches:
         return pa.RecordBatch._import_from_c(ctypes.addressof(array), self._schema)
 
     def _with_text_keys(self, array: int) -> pa.RecordBatch:
-        """Return the batch with each byte of a header key that is not UTF-8 replaced, as in Java and so in Spark."""
+        """Return the batch with invalid UTF-8 in header keys replaced, as Java and therefore Spark do."""
         batch = pa.RecordBatch._import_from_c(array, self._with_binary_keys)
         at = self._names.index("headers")
         field = self._schema.field(at)
@@ -69,7 +69,7 @@ class NativeBatches:
 
 @functools.cache
 def _warn_of_cut_keys() -> None:
-    """Warn, once in each process, that header keys end at their first NUL."""
+    """Warn, once per process, that header keys are truncated at their first NUL."""
     log.warning(
         "Header keys are cut off at their first NUL, because this package does not find the length of a key in this version of "
         "librdkafka. Keys without a NUL are complete. To read the others, install a later version of spark-groupsource."

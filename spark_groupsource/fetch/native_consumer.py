@@ -1,6 +1,6 @@
-"""The native reader. It calls librdkafka's C API, and native/_intake.c turns the records into Arrow without Python objects.
+"""The native reader, which calls librdkafka's C API. native/_intake.c turns records into Arrow without Python objects.
 
-Its consumer has the same settings as the pure reader's, and makes the same calls.
+Its consumer has the same settings as the pure reader's consumer, and makes the same calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
-    """Read a range with the native reader as described in `spark_groupsource.fetch.choice.fetch`.
+    """Read a range with the native reader, as described in `spark_groupsource.fetch.choice.fetch`.
 
     Raises:
         NativeUnavailable: This process cannot use the native reader.
@@ -60,7 +60,7 @@ class NativeConsumer(NativeClient):
         self.answered: set[TopicPartition] = set()
         self._assigned = False
         self._connected = False
-        # After this call, a request for records also serves the callbacks.
+        # After this call, requests for records also serve the callbacks.
         self._kafka.poll_set_consumer(self._handle)
         self._queue = self._kafka.queue_get_consumer(self._handle)
 
@@ -155,7 +155,7 @@ class NativeIntake:
         fetch_range: The range.
         schema: See `FetchConsumer.intake`.
         batch_bytes: See `FetchConsumer.intake`.
-        rows: The most rows of a batch.
+        rows: The maximum number of rows in a batch.
     """
 
     def __init__(self, queue: int, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> None:
@@ -194,6 +194,6 @@ class NativeIntake:
         return self._batches.batch() if self._state.rows else None
 
     def close(self) -> None:
-        """See `Intake`. A forked child frees nothing, because another thread of the parent may have held the locks for it."""
+        """See `Intake`. A forked child frees nothing, because another thread in the parent may have held the necessary locks."""
         if self._pid == os.getpid():
             self._ours.close(self._state)

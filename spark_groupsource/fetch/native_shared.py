@@ -1,7 +1,7 @@
-"""A native consumer that reads several partitions at the same time, each from librdkafka's queue for that partition.
+"""A native consumer that reads several partitions at the same time, each from its own librdkafka queue.
 
-It is a separate class, because once the application has forwarded a partition's queue, even to nowhere, librdkafka never forwards
-that queue to the consumer's queue again. An ordinary consumer would then find no records.
+The class is separate because once the application has forwarded a partition's queue, even to nowhere, librdkafka never again
+forwards that queue to the consumer's queue, so an ordinary consumer would find no records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read_all(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Read ranges with the native reader as described in `spark_groupsource.fetch.choice.fetch_shared`.
+    """Read ranges with the native reader, as described in `spark_groupsource.fetch.choice.fetch_shared`.
 
     Raises:
         NativeUnavailable: This process cannot use the native reader.
@@ -31,12 +31,13 @@ def read_all(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[
 
 
 class NativeSharedConsumer(NativeConsumer):
-    """A `SharedConsumer` that calls librdkafka's consumer directly. Its errors are those of `NativeConsumer`."""
+    """A `SharedConsumer` that calls librdkafka's consumer directly. Raises the same errors as `NativeConsumer`."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         super().__init__(client)
         self._queues: dict[TopicPartition, int] = {}
-        """The queues of the assigned partitions. Each assignment gets them again, because a recreated topic has new queues."""
+        """The queues of the assigned partitions. Each assignment looks them up again, because a recreated topic has new
+        queues."""
 
     def assign_all(self, ranges: Sequence[FetchRange]) -> None:
         """See `SharedConsumer`."""
@@ -45,8 +46,8 @@ class NativeSharedConsumer(NativeConsumer):
         try:
             for fetch_range in ranges:
                 topic = fetch_range.topic.encode()
-                # Get the queue before `assign`, which would forward it to the consumer's queue. Records of all partitions would
-                # arrive there, and an intake does not check the partition of a message.
+                # Get the queue before `assign`, which would forward it to the consumer's queue. Records from all partitions would
+                # arrive there, and an intake does not check a message's partition.
                 self._queues[TopicPartition(fetch_range.topic, fetch_range.partition)] = self._own_queue(
                     topic, fetch_range.partition
                 )
@@ -81,7 +82,7 @@ class NativeSharedConsumer(NativeConsumer):
         return queue
 
     def _free_records(self, queue: int) -> None:
-        """Free the records in a partition's queue. librdkafka drops those that arrive after the end of the assignment."""
+        """Free the records in a partition's queue. librdkafka drops records that arrive after the assignment has ended."""
         message = ctypes.c_void_p()
         while self._kafka.consume_batch_queue(queue, 0, ctypes.byref(message), 1) > 0:
             self._kafka.message_destroy(message)

@@ -14,13 +14,14 @@ from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, as_type, 
 
 _headers_of = methodcaller("headers")
 """Returns a message's headers. For a key that is not UTF-8, confluent-kafka 2.16 returns a broken list **and** sets an error.
-Python checks for both only in a call through a function in C, as here. Without that the broken list would crash the process."""
+Python checks for this only when the call goes through a C function, as here. Otherwise, the broken list would crash the
+process."""
 
 _TO_JAVA_TIMESTAMP_TYPE = -1
-"""Turns librdkafka's timestamp type (0 not available, 1 create time, 2 log append time) into Java's, which Spark shows."""
+"""Converts librdkafka's timestamp type (0 not available, 1 create time, 2 log append time) to Java's, which Spark shows."""
 
 _NO_TIMESTAMP_MS = -1
-"""The timestamp of a record that has none (message format 0), like Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0."""
+"""The timestamp for a record that has none (message format 0), as in Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0."""
 
 
 def size(message: Message) -> int:
@@ -29,12 +30,12 @@ def size(message: Message) -> int:
 
 
 def headers_size(message: Message) -> int:
-    """Return the number of bytes in the headers, counting one for each character of a key."""
+    """Return the number of bytes in the headers, counting each character of a key as one byte."""
     return sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
 
 
 def to_record_batch(topic: str, partition: int, messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with a row for each message and the columns of `schema`. All messages must be of this partition."""
+    """Return a batch with one row per message and the columns of `schema`. All messages must be from this partition."""
 
     def column(name: str, kind: pa.DataType) -> pa.Array:
         match name:
@@ -64,7 +65,7 @@ def _time_ms(kind: int, time_ms: int) -> int:
 
 
 def _timestamps(times_ms: list[int]) -> pa.Array:
-    """Return the timestamps in µs. A timestamp that does not fit becomes the nearest one that does."""
+    """Convert timestamps to µs. A timestamp that does not fit becomes the nearest one that does."""
     try:
         return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
     except pa.ArrowInvalid:
@@ -72,7 +73,7 @@ def _timestamps(times_ms: list[int]) -> pa.Array:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
-    """Return the headers in their order, including duplicate keys, or None, as Spark does, if there are none.
+    """Return the headers in order, including duplicate keys, or, as Spark does, None if there are none.
 
     Raises:
         SchemaError: A key is not UTF-8, which confluent-kafka cannot return. The native reader replaces such bytes.
@@ -85,5 +86,5 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
             "UTF-8. The query ends, because the pure Python reader cannot read such headers. The native reader can: install the "
             "package with its native library on the executors, or read without headers."
         ) from None
-    # The declared type also allows a dict, which occurs only in a message before it is produced.
+    # The declared type also allows a dict, but only messages that have not been produced yet have one.
     return cast("list[tuple[str, bytes | None]] | None", headers or None)

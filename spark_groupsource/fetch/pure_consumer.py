@@ -1,4 +1,4 @@
-"""The pure reader. It uses confluent-kafka's consumer, and works wherever confluent-kafka does."""
+"""The pure reader, which uses confluent-kafka's consumer, and works wherever confluent-kafka does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
-    """Read a range with the pure reader as described in `spark_groupsource.fetch.choice.fetch`."""
+    """Read a range with the pure reader, as described in `spark_groupsource.fetch.choice.fetch`."""
     return read_range(fetch_range, settings, PureConsumer)
 
 
@@ -94,7 +94,7 @@ class PureConsumer:
         self.consumer.close()
 
     def abandon(self) -> None:
-        """See `FetchConsumer`. A reference that is never released prevents Python from freeing the consumer, even at exit."""
+        """See `FetchConsumer`. A reference that is never released keeps Python from freeing the consumer, even at exit."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.consumer))
 
 
@@ -120,7 +120,7 @@ class _PureIntake:
         # Ignore everything after the last record of the range, even an error.
         while self._fetched and next_offset < end:
             message = self._fetched[0]
-            # Every message has an offset, except for an error of the whole partition.
+            # Every message has an offset, except for an error that affects the whole partition.
             offset = -1 if (found := message.offset()) is None else found
             error = message.error()
             if error is not None:
@@ -150,7 +150,7 @@ class _PureIntake:
     def _fetch(self, most: int, wait_s: float) -> None:
         fetched = self._consumer.consume(most, 0)
         if not fetched and wait_s > 0:
-            # Ask for only one record, because `consume` waits until it has all the records that it was asked for.
+            # Ask for only one record, because `consume` waits until it has as many records as it was asked for.
             fetched = self._consumer.consume(1, wait_s)
         self._fetched.extend(fetched)
 

@@ -1,17 +1,17 @@
-"""Reads one range with either reader, and decides when the range is complete, what is lost, and how long to wait.
+"""Reads one range with either reader, and determines when the range is complete, what is lost, and how long to wait.
 
-A consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the log. Later ranges
-begin with their Fetch, which saves a request for each partition and micro-batch. The task then asks for the bounds only after an
-error, an early end, silence, or a gap at the start.
+A consumer reads one partition at a time. Before a partition's first range, it asks for the log's bounds. Later ranges begin with
+their Fetch, which saves one request per partition and micro-batch. For these, the task asks for the bounds only after an error,
+an early end, silence, or a gap at the start.
 
-A range is complete at one of these:
+A range is complete when the task finds one of these:
 
-- the record before `end`, or a record at `end` or beyond, which is dropped;
-- the end of the partition, at `end` or beyond;
+- the record just before `end`, or a record at or after `end`, which is dropped;
+- the end of the partition, at or after `end`;
 - the consumer's position at `end`, because the position moves past transaction markers and aborted records.
 
 A record with a later leader epoch than the log had when the range was planned ends the range before that record, because the log
-was cut off in the meantime and has grown again.
+has been truncated in the meantime and has grown again.
 
 A gap between two records is not a loss: for a Fetch below its log start, a broker returns an error instead of skipping records.
 """
@@ -41,30 +41,30 @@ from spark_groupsource.timeouts import cut_believed_after_s
 log = logging.getLogger(__name__)
 
 TASK_WAIT_S = 0.5
-"""The longest single wait in librdkafka, because no signal interrupts it."""
+"""The maximum length of a single wait in librdkafka. It is limited because signals cannot interrupt such a wait."""
 
 TASK_FLOW_S = 0.005
-"""The longest wait for the next record while records are arriving."""
+"""The maximum wait for the next record while records are arriving."""
 
 TASK_ASK_S = 1.0
-"""The time limit of a request for the log's bounds while the task waits for records."""
+"""The timeout for a request for the log's bounds while the task waits for records."""
 
 TASK_SILENCE_S = 5.0
 """How long a task waits for a record before it asks for the log's bounds, because librdkafka reports a deleted topic late or
 never."""
 
 TASK_EARLY_END_S = 0.25
-"""How long a task waits before it asks for the log's bounds when the partition has ended too early for the range."""
+"""How long a task waits before it asks for the log's bounds when the partition ends before the range does."""
 
 TASK_FIRST_PAUSE_S = 0.1
 """The pause before a new assignment after an error that the log's bounds do not explain. It doubles each time."""
 
 TASK_LONGEST_PAUSE_S = 5.0
-"""The longest pause before a new assignment."""
+"""The maximum pause before a new assignment."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Records:
-    """Read a range with a consumer that `make` returns, as described in `spark_groupsource.fetch.choice.fetch`."""
+    """Read a range with a consumer created by `make`, as described in `spark_groupsource.fetch.choice.fetch`."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
             range_reading = _Reading(consumer, fetch_range, settings)
@@ -96,7 +96,7 @@ def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: in
 
 
 def reading(fetch_range: FetchRange) -> str:
-    """Return the words with which the errors of a task begin."""
+    """Return how a task's error messages begin."""
     return f"Reading {fetch_range}"
 
 
@@ -112,40 +112,40 @@ class _Reading:
         self._intake = consumer.intake(fetch_range, settings.schema, settings.batch_bytes)
         self._doing = reading(fetch_range)
         self._next = fetch_range.start
-        """The next offset to read. All before it are read, lost, or known to have no record."""
+        """The next offset to read. All offsets before it have been read, are lost, or are known to have no record."""
         self._end = fetch_range.end
-        """The end of the range, exclusive; lower if the log was cut off. The range is complete when `_next` is here."""
+        """The end of the range, exclusive; lowered if the log was truncated. The range is complete when `_next` gets here."""
         self._assigned_at = fetch_range.start
-        """The offset at which the current assignment begins."""
+        """The offset at which the current assignment starts."""
         self._begun = False
-        """Whether the first record of this assignment has arrived, and the offsets before it were checked for losses."""
+        """Whether this assignment's first record has arrived, and the offsets before it have been checked for losses."""
         self._position_is_ours = False
         """Whether the consumer's position belongs to this assignment."""
         self._in_doubt = False
-        """Whether there was an error that the log's bounds may explain."""
+        """Whether there has been an error that the log's bounds may explain."""
         self.is_cut = False
-        """Whether the log was found to be cut off below the end of the range."""
+        """Whether the log was found to be truncated below the end of the range."""
         self._last_error: KafkaError | None = None
         self._progress_at = 0.0
         """The time of the last progress (`time.monotonic`)."""
         self._ask_at = 0.0
-        """When to ask for the log's bounds if there is no progress until then."""
+        """When to ask for the log's bounds if there is no progress by then."""
         self._pause_s = TASK_FIRST_PAUSE_S
         self._silences = 0
-        """How often in a row no broker has answered."""
+        """How many times in a row no broker has answered."""
         self._progress()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the range (see the module's docstring)."""
+        """Yield the range's records (see the module docstring)."""
         timeout_ms = self._settings.poll_timeout_ms
-        # 1. Ask for the bounds, once for each consumer and partition, because librdkafka does not report that a topic does not
-        #    exist, and the task would wait in vain. Ask before `assign`, because a Fetch that waits delays all other requests.
+        # 1. Ask for the bounds, once per consumer and partition, because librdkafka does not report that a topic does not exist,
+        #    so the task would wait in vain. Ask before `assign`, because a waiting Fetch delays all other requests.
         if self._partition not in self._consumer.answered:
             client = self._settings.client
             self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing, client))
-            # The leader's answer may have taken the whole time limit. The records get a time limit of their own.
+            # The leader may have used up the full time limit to answer. The records get their own time limit.
             self._progress()
-        # 2. Read until `_next` is at the end. Records, gaps and losses move `_next` up; a cut-off log moves the end down.
+        # 2. Read until `_next` reaches the end. Records, gaps and losses move `_next` up; a truncated log moves the end down.
         self._assign()
         while self._next < self._end:
             previous = self._next
@@ -159,13 +159,13 @@ class _Reading:
                 self._progress()
             elif self._next < self._end and not self._throttled():
                 self._no_progress()
-        # 3. End the assignment before yielding the last batch, so that no unneeded Fetch is sent while Spark works on it.
+        # 3. End the assignment before yielding the last batch, so that no unneeded Fetch is sent while Spark processes the batch.
         self._consumer.unassign()
         if (batch := self._batch()) is not None:
             yield batch
 
     def close(self) -> None:
-        """Free the records that were not yielded. Call this before closing the consumer, because they depend on it."""
+        """Free the records that have not been yielded. Call this before closing the consumer, which they depend on."""
         self._intake.close()
 
     def _batch(self) -> pa.RecordBatch | None:
@@ -179,7 +179,7 @@ class _Reading:
         self._begun = False
         self._position_is_ours = False
         self._in_doubt = False
-        # Drop records of the previous assignment, which may come from another log, and whose offsets would look like progress.
+        # Drop records from the previous assignment, which may come from another log, and whose offsets would look like progress.
         self._intake.forget_fetched()
         if self._next < self._end:
             self._consumer.assign(self._partition, self._next)
@@ -192,14 +192,15 @@ class _Reading:
         return taken
 
     def _moved_past_hidden(self) -> bool:
-        """Move `_next` up to the consumer's position, and return whether that is progress."""
+        """Move `_next` up to the consumer's position, and return whether this was progress."""
         # Use the position, not the offset of the last record. librdkafka returns no messages for transaction markers and aborted
         # records, so a task whose range ends with them would wait for a record until it fails.
         position = self._consumer.position(self._partition)
         if position < 0:
             self._position_is_ours = True
-        # For a moment after `assign`, the position is still that of an earlier assignment, perhaps beyond this range, and
-        # trusting it would skip records. Trust it once it was seen unset, or a record or event of this assignment has arrived.
+        # For a moment after `assign`, the position is still the one from an earlier assignment, perhaps beyond this range, and
+        # trusting it would skip records. Trust it only after it has been seen unset, or after a record or event from this
+        # assignment has arrived.
         if not self._position_is_ours or position <= self._next:
             return False
         self._begin(min(position, self._end))
@@ -221,33 +222,36 @@ class _Reading:
                 self._begin(self._end)
                 self._next = self._end
             else:
-                # Either the log was cut off, or a new leader does not have the end yet. Ask for the bounds soon to find out.
+                # Either the log was truncated, or a new leader does not have the end yet. Ask for the bounds soon to find out.
                 self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
         if event.offset >= self._end and event.offset == self._consumer.position(self._partition):
             # The consumer has passed all records before the event, and the range ends with a transaction marker or an aborted
-            # record. The position alone is no proof: after a batch with a wrong checksum, librdkafka continues at a wrong offset.
+            # record. The position alone does not prove this: after a batch with a wrong checksum, librdkafka continues at a wrong
+            # offset.
             self._begin(self._end)
             self._next = self._end
             return
-        # Let the next task ask for the bounds first, because it would wait for its whole time limit if the topic is deleted.
+        # Make the next task ask for the bounds first: if the topic has been deleted, it would otherwise wait out its full time
+        # limit.
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
         if event.error.code() == KafkaError._LOG_TRUNCATION:
-            # The rest of the range belongs to another log than was planned. The next plan finds out where that log begins.
+            # The rest of the range belongs to a different log than the planned one. The next plan finds out where that log
+            # begins.
             self._cut_off(self._next, event.offset)
             return
         cut_at = diverging_offset(event.error)
         # librdkafka may have kept this error from an earlier assignment that fetched beyond this range, so the error counts only
-        # after a record of this assignment. Before that, the range is fetched again, and the epochs of its records decide.
+        # after a record from this assignment. Before that, the range is fetched again, and its records' epochs decide.
         if cut_at is not None and 0 <= cut_at < self._end and self._begun:
             self._cut_off(max(self._next, cut_at), cut_at)
             # The records below the cut still exist, but librdkafka has stopped fetching.
             self._assign()
             return
         if event.error.code() == KafkaError._AUTHENTICATION:
-            # The broker refused a connection, perhaps while this consumer was not in use, and with a token that has been replaced
-            # since. If the broker still refuses, the silence that follows ends the task.
+            # The broker refused a connection, perhaps while this consumer was not in use, and with a token that has since been
+            # replaced. If the broker still refuses, the task fails because of the silence that follows.
             self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
         if event.error.code() in BOUNDS_IN_DOUBT:
@@ -255,25 +259,25 @@ class _Reading:
             return
         refused = refusal(event.error, self._doing if event.offset < 0 else f"{self._doing}, at offset {event.offset}")
         if refused is not None:
-            # This error may be a consequence of a response that was too large, because that closes the connection.
+            # A response that was too large may have caused this error, because it closes the connection.
             raise response_too_large(self._consumer.errors, self._doing_at()) or refused
 
     def _cut_off(self, start: int, cut_at: int) -> None:
-        """End the range at `start`, because the log was cut off at `cut_at` or below, and now has other records there."""
+        """End the range at `start`, because the log was truncated at `cut_at` or below, and now has different records there."""
         self._report([cut_off(start, self._end, cut_at)])
         self._end = start
 
     def _begin(self, first: int) -> None:
-        """Check, once for each assignment, that no record before its first one was deleted in the meantime.
+        """Check, once per assignment, that no record before its first one was deleted in the meantime.
 
         Args:
-            first: The offset of the first record, or the first offset that is not known to be without a record.
+            first: The offset of the first record, or the first offset that may have one.
         """
         if self._begun:
             return
         self._begun = True
         # Only a gap at the start can be a loss: the bounds may be from an earlier task, and the log start may have moved into the
-        # gap before the first Fetch. A gap between two records is not a loss (see the module's docstring).
+        # gap before the first Fetch. A gap between two records is not a loss (see the module docstring).
         if first > self._assigned_at:
             timeout_ms = self._settings.poll_timeout_ms
             try:
@@ -282,15 +286,15 @@ class _Reading:
                 raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
             self._note_answer(bounds)
             if bounds is not None:
-                # A leader that was replaced may return an end that is too low, but a record beyond it proves a longer log.
+                # A replaced leader may return an end that is too low, but a record beyond it proves that the log is longer.
                 bounds = LogBounds(bounds.low, max(bounds.high, first))
             self._report(lost_ranges(self._assigned_at, first, bounds))
 
     def _throttled(self) -> bool:
-        """Return whether the brokers throttle the consumer, so that the task must wait without sending a request.
+        """Return whether brokers throttle the consumer, so that the task must wait without sending a request.
 
         A broker that throttles reads nothing from the connection. A request would time out, and librdkafka would close the
-        connection and lose its Fetch. On a new connection the broker would throttle the next Fetch again.
+        connection and lose its Fetch. On a new connection, the broker would throttle the next Fetch again.
         """
         if not self._consumer.throttling.left_s:
             return False
@@ -318,7 +322,8 @@ class _Reading:
             answers = False
             self._last_error = silence.error
             self._silences += 1
-            # A broker that stops may interrupt a handshake, which looks like a refusal, so only a second refusal counts.
+            # A broker that is shutting down may interrupt a handshake, which looks like a refusal, so only a second refusal
+            # counts.
             if self._silences > 1:
                 raise_if_refused(self._consumer, self._doing_at())
             elif not overdue:
@@ -334,7 +339,7 @@ class _Reading:
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
         self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
         if self._in_doubt:
-            # The log has these offsets, so either its leader has moved, or the log was cut off and has grown again.
+            # The log has these offsets, so either its leader has moved, or the log was truncated and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
             time.sleep(self._pause_s)
             self._pause_s = min(2 * self._pause_s, TASK_LONGEST_PAUSE_S)
@@ -353,7 +358,8 @@ class _Reading:
         if bounds is not None:
             answered.add(self._partition)
         else:
-            # The topic's other partitions are probably deleted, too, so their tasks must ask for the bounds instead of waiting.
+            # The topic's other partitions have probably been deleted too, so their tasks must ask for the bounds instead of
+            # waiting.
             answered.difference_update([partition for partition in answered if partition.topic == self._partition.topic])
 
     def _report(self, found: list[LostRange]) -> None:

@@ -1,4 +1,4 @@
-"""Decides whether a task waits, asks for the log's bounds, or fails after an error of librdkafka, and makes the task's error."""
+"""Decides whether a task waits, asks for the log's bounds, or fails after a librdkafka error, and creates the task's error."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ BOUNDS_IN_DOUBT = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""Errors for an unknown partition, or an offset outside the log. The log's bounds then show what is lost."""
+"""Errors for an unknown partition or an offset outside the log. The log's bounds then show what is lost."""
 
 NO_SUCH_PARTITION = BOUNDS_IN_DOUBT - {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 """Errors for a partition that does not exist in the cluster."""
 
 UNREADABLE_HEADERS = "headers cannot be read"
-"""The text of native/_intake.c for a record whose headers librdkafka refuses because there are more than 100,000."""
+"""Part of native/_intake.c's message for a record whose headers librdkafka refuses because there are more than 100,000."""
 
 _RESPONSE_LIMIT = "receive.message.max.bytes"
-"""Part of librdkafka's text for a response that is too large."""
+"""Part of librdkafka's message for a response that is too large."""
 
 _LARGEST_RESPONSE = "..2147483647)"
-"""Part of the same text if the limit is the highest possible one, so the received bytes cannot have been a response."""
+"""Part of the same message if the limit is the highest possible one, so the received bytes cannot have been a response."""
 
 _OF_ZSTD = "(codec 0x4)"
-"""Part of librdkafka's text for a batch in zstd that it cannot decompress."""
+"""Part of librdkafka's message for a zstd batch that it cannot decompress."""
 
 _WRONG_CHECKSUM = "failed CRC32"
-"""Part of librdkafka's text for a batch with a wrong checksum. It returns no record of the batch and continues after it at a
-wrong offset, so nothing after this error may be read."""
+"""Part of librdkafka's message for a batch with a wrong checksum. librdkafka returns none of the batch's records and then
+continues at a wrong offset, so nothing after this error may be read."""
 
 _RUNBOOK = "skip the batch (docs/operations.md, One record fails each time)"
-"""What to do about a batch that no client can read."""
+"""What to do about a batch that no client can read, as a clause."""
 
 _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _PASSING = _NO_BROKER | {
-    # The request was waiting for a broker that librdkafka has replaced.
+    # The request was waiting for a broker that librdkafka has since replaced.
     KafkaError._DESTROY_BROKER,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -66,7 +66,7 @@ _PASSING = _NO_BROKER | {
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
-"""Retriable errors. Every other error ends the task, because after some of them, such as a wrong checksum, librdkafka skips
+"""Retriable errors. Any other error makes the task fail, because after some of them, such as a wrong checksum, librdkafka skips
 records."""
 
 
@@ -74,8 +74,8 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
     """Return the error to raise for `error`, or None if it is retriable.
 
     Args:
-        error: The error of librdkafka.
-        doing: What the task was doing; the text of the returned error begins with it.
+        error: The librdkafka error.
+        doing: What the task was doing. The message begins with it.
     """
     code = error.code()
     text = f"{doing}: {error.name()}: {error.str()}"
@@ -95,9 +95,9 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
 
 
 def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> GroupKafkaError | None:
-    """Return the error to raise if a response was too large for the consumer's settings, else None.
+    """Return the error to raise if a response was too large for the consumer's settings, or None.
 
-    librdkafka then closes the connection and repeats the same request, so waiting does not help.
+    In this case, librdkafka closes the connection and repeats the same request, so waiting does not help.
 
     Args:
         errors: The errors that the consumer has reported by callback.
@@ -108,7 +108,7 @@ def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> GroupKaf
 
 
 def _how_to_read_it(error: KafkaError) -> str:
-    """Return advice about the setting with which librdkafka can read the records, or an empty text if there is none."""
+    """Return advice about the setting that lets librdkafka read the records, or an empty string if there is none."""
     if error.code() == KafkaError._BAD_COMPRESSION and _OF_ZSTD in error.str():
         return (
             "kafka.receive.message.max.bytes limits the decompressed size of a batch in zstd: remove this option, or raise it. "
@@ -128,13 +128,13 @@ def _how_to_read_it(error: KafkaError) -> str:
 
 
 def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: bool) -> BrokerError:
-    """Return the error for a wait of `timeout_ms` without progress.
+    """Return the error for a task that has waited `timeout_ms` without progress.
 
     Args:
-        doing: What the task was doing; the text of the error begins with it.
+        doing: What the task was doing. The message begins with it.
         timeout_ms: How long the task waited, in ms.
         last: The last error that librdkafka reported, if any.
-        answers: Whether a broker has answered in this time.
+        answers: Whether a broker answered during this time.
     """
     reason = f" The last error: {last.name()}: {last.str()}." if last is not None else ""
     if answers:
@@ -153,7 +153,7 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
 
 
 def throttled(doing: str, timeout_ms: int) -> BrokerError:
-    """Return the error for a wait of `timeout_ms` without progress because of a quota.
+    """Return the error for a task that has waited `timeout_ms` without progress because of a quota.
 
     Args:
         doing: See `timed_out`.

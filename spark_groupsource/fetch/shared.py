@@ -1,15 +1,15 @@
-"""Reads small ranges of several partitions in one pass, with one consumer that is assigned to all of them.
+"""Reads small ranges from several partitions in one pass, with one consumer that is assigned all of them.
 
-A pass takes only records that are certain: those of each range, in the order of their offsets, from the queue of the range's
-partition. A range is complete at one of these:
+A pass takes only records that are certainly right: each range's records, in offset order, from the queue of its partition. A
+range is complete when the pass gets one of these:
 
-- the record before `end`, or a record at `end` or beyond, which is dropped;
-- the end of the partition, at `end` or beyond.
+- the record just before `end`, or a record at or after `end`, which is dropped;
+- the end of the partition, at or after `end`.
 
-In every other case the ordinary reader (reading.py) reads the rest of the range. It reads one range after the other, and handles
-losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without a record; a
-record of a log that was cut off and has grown again; any error; and silence. A pass does not use the consumer's position, because
-that may belong to an earlier assignment.
+In every other case, the ordinary reader (reading.py) reads the rest of the range. It reads one range at a time, and handles
+losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without records; a
+record from a log that was truncated and has grown again; any error; and silence. A pass does not use the consumer's position,
+which may belong to an earlier assignment.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 log = logging.getLogger(__name__)
 
 TASK_SHARED_SILENCE_S = 2.0
-"""How long a task that reads several partitions together waits for a record before it reads them one by one, to find out what is
-wrong. Leaders answer within ms, but a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
+"""How long a task that reads several partitions together waits for a record before it reads them one by one to find out what is
+wrong. Leaders answer within milliseconds, but a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
 
 _AHEAD_BYTES = 64 * 1024
-"""The most bytes of a partition in a response, and the most that are fetched ahead, unless a producer's batch is larger. A long
-backlog may follow a small range, and every partition of a pass fetches ahead."""
+"""The maximum number of bytes per partition in a response, and also the prefetch limit, unless a producer's batch is larger. A
+long backlog may follow a small range, and every partition in a pass prefetches."""
 
 _LARGEST_BATCH = 1024 * 1024
-"""The largest batch of a producer that brokers accept by default. A Fetch returns at least one whole batch."""
+"""The largest producer batch that brokers accept by default. A Fetch returns at least one whole batch."""
 
 _WAIT_MS = 2
-"""How long a Fetch waits at the end of the logs, in ms. It is short, because the next pass has to wait for a Fetch in progress.
-So do records that arrive after a response, but these are few, because a pass ends within ms."""
+"""How long a Fetch waits at the end of the logs, in ms. This is short, because the next pass has to wait for a Fetch in progress.
+Records that arrive after a response also have to wait, but there are few, because a pass ends within milliseconds."""
 
 
 def read_shared(
     ranges: Sequence[FetchRange], settings: FetchSettings, make: MakeShared, read_one: Reader
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges in passes as described in `spark_groupsource.fetch.choice.fetch_shared`.
+    """Read ranges in passes, as described in `spark_groupsource.fetch.choice.fetch_shared`.
 
     Args:
         ranges: The ranges, of different partitions.
         settings: How to read.
-        make: Makes the consumer for all of them.
+        make: Creates the consumer for all of them.
         read_one: Reads a range that a pass has not finished.
     """
     unfinished: list[FetchRange] = []
@@ -69,13 +69,13 @@ def read_shared(
 
 
 def read_one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings, read_one: Reader) -> Iterator[pa.RecordBatch]:
-    """Read ranges one after the other."""
+    """Read ranges one at a time."""
     for fetch_range in ranges:
         yield from read_one(fetch_range, settings)
 
 
 def for_passes(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a consumer for passes: the task's settings, but it fetches less ahead and waits less."""
+    """Return the task's settings, changed for a consumer that reads in passes: it prefetches less and waits less."""
     most = {
         "max.partition.fetch.bytes": _AHEAD_BYTES,
         "queued.max.messages.kbytes": _AHEAD_BYTES // 1024,
@@ -85,7 +85,7 @@ def for_passes(client: Mapping[str, str]) -> dict[str, str]:
 
 
 def _portions(ranges: Sequence[FetchRange], buffer_bytes: int) -> list[Sequence[FetchRange]]:
-    """Return the ranges of each pass: few enough for the largest batch of each range to be in memory at the same time."""
+    """Split the ranges into passes, each small enough that the largest batch of every range fits in memory at the same time."""
     most = max(1, buffer_bytes // _LARGEST_BATCH)
     return [ranges[first : first + most] for first in range(0, len(ranges), most)]
 
@@ -99,16 +99,16 @@ class _Pass:
         self._has_not_null = has_not_null(settings.schema)
         self._together = _Together(settings.batch_bytes)
         self._overdue_at = 0.0
-        """When the pass stops waiting for brokers that throttle its consumer, unless there is progress."""
+        """When the pass stops waiting for brokers that throttle its consumer, unless it makes progress."""
         self._silent_at = 0.0
-        """When the silence will have lasted too long, unless there is progress."""
+        """When the silence will have lasted too long, unless the pass makes progress."""
         self._silent = False
-        """Whether the silence has lasted too long. Then the pass takes the records that have arrived, and waits no longer."""
+        """Whether the silence has lasted too long. The pass then takes the records that have arrived, and stops waiting."""
         self.unfinished: list[FetchRange] = []
         """The ranges that the ordinary reader has to read."""
 
     def batches(self, make: MakeShared) -> Iterator[pa.RecordBatch]:
-        """Yield the records that the pass finds; `unfinished` has the rest afterwards."""
+        """Yield the records that the pass finds. Afterwards, `unfinished` contains the rest."""
         with borrowed(make, for_passes(self._settings.client)) as consumer:
             # Serve the callbacks here, because nothing polls this consumer: its records come from the partitions' own queues.
             consumer.serve()
@@ -127,7 +127,7 @@ class _Pass:
             yield batch
 
     def _full_batches(self, consumer: SharedConsumer, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
-        """Take in one range, and yield each batch that becomes full."""
+        """Take in one range, and yield each batch as it fills up."""
         rows = min(fetch_range.end - fetch_range.start, BATCH_ROWS)
         intake = consumer.own_intake(fetch_range, self._settings.schema, self._settings.batch_bytes, rows)
         try:
@@ -140,14 +140,14 @@ class _Pass:
             intake.close()
 
     def _batches_of(self, consumer: SharedConsumer, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one range as long as they are certain, and add the rest of the range to `unfinished`."""
+        """Yield one range's records as long as they are certainly right, and add the rest of the range to `unfinished`."""
         done = fetch_range.start
         while done < fetch_range.end:
             taken = intake.take(done, fetch_range.end, self._wait_s())
             if taken.first is not None:
                 if done == fetch_range.start < taken.first:
-                    # The gap may be a loss, which only the ordinary reader can find out. That reader begins at the start, so the
-                    # rows taken in here are dropped. Otherwise they would be duplicated.
+                    # The gap may be a loss, which only the ordinary reader can determine. That reader begins at the start, so the
+                    # rows taken in here are dropped. Otherwise, they would be duplicated.
                     self.unfinished.append(fetch_range)
                     return
                 done = taken.next
@@ -156,7 +156,7 @@ class _Pass:
                 yield batch
             elif taken.event is not None:
                 ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= fetch_range.end
-                # An end without any record is a gap at the start, too: the records may have been deleted.
+                # An end without any record is also a gap at the start: the records may have been deleted.
                 if not ended or done == fetch_range.start:
                     break
                 done = fetch_range.end
@@ -202,7 +202,7 @@ class _Together:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Add a batch. If it does not fit with the earlier ones, return these combined into one."""
+        """Add a batch. If it does not fit together with the earlier ones, return these combined into one batch."""
         # Do not use `nbytes` here, because computing it takes as long as reading the range.
         full, size = None, batch.get_total_buffer_size()
         if self._rows + batch.num_rows > BATCH_ROWS or self._bytes + size > self._batch_bytes:
@@ -213,7 +213,7 @@ class _Together:
         return full
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the collected batches as one, or None if there are none, and begin the next one."""
+        """Return the collected batches combined into one, or None if there are none, and start collecting again."""
         batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
         if len(batches) < 2:
             return batches[0] if batches else None

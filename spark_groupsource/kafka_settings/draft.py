@@ -1,6 +1,6 @@
-"""Holds a translation in progress: the settings still to translate, the translated ones, and the mistakes found.
+"""Holds a translation in progress: the settings still to translate, the translated ones, and the problems found.
 
-It asks librdkafka which settings exist and which values they accept.
+Asks librdkafka which settings exist, and which values they accept.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _END = "groupkafka.end"
 _MOST = 2**31 - 1
 
 _FLAGS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}
-"""The texts that librdkafka reads as true and false, each with the only form that the rest of this package compares with."""
+"""The strings that librdkafka reads as true and false, each with the form that the rest of this package uses."""
 
 
 class Draft:
-    """One translation in progress. Each step takes settings out of `given`, and puts its results into `settings`."""
+    """A translation in progress. Each step takes settings out of `given`, and puts its results into `settings`."""
 
     def __init__(self, given: dict[str, str], *, writes: bool = False) -> None:
         self.writes = writes
@@ -32,27 +32,27 @@ class Draft:
         self.settings: dict[str, str] = {}
         """The translated settings."""
         self.sources: dict[str, str] = {}
-        """For each translated setting, the name that the user wrote."""
+        """The name that the user wrote for each translated setting."""
         self.problems: list[str] = []
-        """One sentence for each mistake."""
+        """One sentence for each problem."""
         self._reported: set[str] = set()
 
     def take(self, name: str) -> str | None:
-        """Remove a setting from `given` and return its value, or `None` if it is not given."""
+        """Remove a setting from `given` and return its value, or `None` if the setting is not there."""
         return self.given.pop(name, None)
 
     def wrong(self, name: str, reason: str, *, value: str | None = None) -> None:
-        """Add a mistake. Later steps ask `has_mistake`, so that they do not report its consequences."""
+        """Add a problem. Later steps call `has_mistake` to avoid reporting its consequences."""
         self._reported.add(name)
         given = "" if value is None else f" = {shown(name, value)}"
         self.problems.append(f"kafka.{shown_name(name)}{given}: {reason}" + ("" if reason.endswith("?") else "."))
 
     def has_mistake(self, prefix: str) -> bool:
-        """Return whether a mistake has been reported for a setting whose name begins with `prefix`."""
+        """Return whether a problem has been reported for a setting whose name begins with `prefix`."""
         return any(name.startswith(prefix) for name in self._reported)
 
     def put(self, target: str, value: str, source: str) -> None:
-        """Set `target` to the value of `source`. It is a mistake if another setting has set `target` to something else."""
+        """Set `target` to the value of `source`, or add a problem if another setting has set `target` to something else."""
         value = REWRITTEN.get((target, value.strip()), value)
         if not value.strip() and target in BLANK_IS_UNSET:
             return
@@ -70,32 +70,32 @@ class Draft:
 
 
 def _read(name: str, value: str) -> str:
-    """Return the value in librdkafka's form. Blanks at its ends are removed, unless it is a secret or a user's name."""
+    """Return the value in librdkafka's form, without leading and trailing blanks unless it is a secret or a user name."""
     if is_secret(name) or name == "sasl.username":
         return value
     read, lower = value.strip(), value.strip().lower()
-    # A group may be called TRUE, and a number may be 1. Only a flag accepts true and refuses any other text.
+    # A group may be called TRUE, and a number may be 1. Only a flag accepts true and refuses other words.
     if lower in _FLAGS and refusal(name, "true") is None and refusal(name, "neither") is not None:
         return _FLAGS[lower]
     return lower if lower in CHOICES.get(name, ()) else read
 
 
 def class_name(value: str) -> str:
-    """Return the name of a Java class without the prefix that Databricks adds to it."""
+    """Return the name of a Java class without the prefix that Databricks adds."""
     return value.strip().removeprefix("kafkashaded.")
 
 
 def exists(name: str) -> bool:
-    """Return whether the installed librdkafka has a setting of this name, so that settings of a newer librdkafka work."""
+    """Return whether the installed librdkafka has a setting with this name, so that a newer librdkafka's settings work."""
     return not (_objection(name, "1") or "").startswith("No such configuration property")
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Return why librdkafka does not accept this value, or `None` if it does. The text contains no secret.
+    """Return why librdkafka does not accept this value, or `None` if it does. The reason contains no secret.
 
     Args:
-        name: The name of a setting of librdkafka.
-        value: Its value, without blanks at its ends.
+        name: The name of a librdkafka setting.
+        value: Its value, without leading or trailing blanks.
     """
     if not value.strip():
         return "a value that is not empty is expected"
@@ -112,7 +112,7 @@ def refusal(name: str, value: str) -> str | None:
 
 
 def nearest(name: str, value: str) -> str:
-    """Return the number nearest to `value` that librdkafka accepts. A negative number or another text stays unchanged."""
+    """Return the number closest to `value` that librdkafka accepts. A negative number, or text, is returned unchanged."""
     found = re.search(r"range (-?[0-9]+)\.\.(-?[0-9]+)", _objection(name, str(-_MOST)) or "")
     if found is None or not re.fullmatch(r"[0-9]{1,19}", value):
         return value
@@ -122,7 +122,7 @@ def nearest(name: str, value: str) -> str:
 def _objection(name: str, value: str) -> str | None:
     """Return librdkafka's objection to a setting, or `None` if it accepts the setting.
 
-    No client is started, because the last property does not exist, so librdkafka refuses the settings as a whole.
+    No client is started: the last property does not exist, so librdkafka refuses the settings as a whole.
     """
     try:
         Consumer({"group.id": "-", name: value, _END: ""})

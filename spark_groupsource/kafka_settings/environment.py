@@ -1,7 +1,7 @@
-"""Replaces `${env:NAME}` in settings that may differ from host to host, in each process that makes a client.
+"""Replaces `${env:NAME}` in settings that may differ between hosts, in each process that creates a client.
 
-The driver sends the settings as the user wrote them. An option must not reveal the environment of a process, so the value of a
-variable never appears in a log or an error.
+The driver sends the settings as the user wrote them. An option must not reveal a process's environment, so a variable's value
+never appears in a log or an error.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _BEGIN = "${env:"
 _VARIABLE = re.compile(r"\$\{env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
 
 _SHORTEST_MASKED = 4
-"""Shorter values are not masked. They are not secrets, and masking a single letter would make log lines unreadable."""
+"""The minimum length of a masked value. Shorter ones are not secrets, and masking a single letter would make logs unreadable."""
 
 _put_in: set[str] = set()
 """The values of variables that this process has put into settings."""
 
 
 def problem(name: str, value: str) -> str | None:
-    """Return what is wrong with `${env:NAME}` in this setting; `None` if nothing is, or if the setting takes no variables.
+    """Return what is wrong with `${env:NAME}` in a setting, or `None` if nothing is or the setting takes no variables.
 
     Args:
-        name: The name of a setting of librdkafka.
+        name: The name of a librdkafka setting.
         value: Its value.
     """
     if name in PER_HOST and _BEGIN in _VARIABLE.sub("", value):
@@ -42,14 +42,14 @@ def problem(name: str, value: str) -> str | None:
 
 
 def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, Any]:
-    """Return a client's settings with the values of the environment variables of this process.
+    """Return a client's settings with variables replaced from this process's environment.
 
     Args:
         settings: The finished settings, as the driver sent them.
-        reads: Whether the client fetches records. Only then does a missing rack matter and cause a warning.
+        reads: Whether the client fetches records. Only then does a missing rack matter, and cause a warning.
 
     Raises:
-        OptionError: The variable of a file is not set here, or is empty.
+        OptionError: A variable in a file setting is not set in this process, or is empty.
     """
     found = dict(settings)
     for name in PER_HOST & settings.keys():
@@ -71,17 +71,17 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
 
 
 def without_environment(text: str) -> str:
-    """Return the text with a mask over each value of an environment variable that this process has put into settings."""
+    """Mask the environment variables' values that this process has put into settings, and return the text."""
     for value in sorted(_put_in, key=len, reverse=True):
         text = text.replace(value, MASK)
     return text
 
 
 class EnvironmentFilter(logging.Filter):
-    """Masks values from the environment in log lines, because librdkafka logs all its settings at its most detailed level."""
+    """Masks values from the environment in log lines, because librdkafka's most detailed log level includes all settings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Mask the values in a record, and let it pass."""
+        """Mask the values in a log record, and let it pass."""
         if _put_in:
             text = record.getMessage()
             masked = without_environment(text)
@@ -102,7 +102,7 @@ def _with_values(text: str) -> str:
 
 @functools.cache
 def _warn_of_no_rack(variable: str) -> None:
-    """Warn that consumers have no rack, once in each process for each variable."""
+    """Warn, once per process and variable, that consumers have no rack."""
     log.warning(
         "The environment variable %s of kafka.client.rack is not set in this process, or is empty, so its consumers have no "
         "rack. They read from the leaders of the partitions, no matter in which zone these are. No record is affected. To read "

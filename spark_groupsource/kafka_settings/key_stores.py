@@ -1,4 +1,4 @@
-"""Translates Java's key stores and trust stores into the files or PEM texts that librdkafka reads for TLS."""
+"""Translates settings for Java key stores and trust stores to the files or PEM strings that librdkafka reads for TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PEM_BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>[A-Za-z0
 
 
 def _pem(text: str) -> str | None:
-    """Return PEM with the line breaks that OpenSSL needs but Java does not; `None` if the text has no PEM."""
+    """Return PEM with the line breaks that OpenSSL needs but Java does not, or `None` if the text is not PEM."""
     if "-----BEGIN " not in text:
         return None
 
@@ -49,7 +49,7 @@ _JKS_KEY = (
 
 
 def translate_truststore(draft: Draft) -> None:
-    """Translate the settings of the trust store, which must be PEM."""
+    """Translate the settings for the trust store, which must be PEM."""
     names = ("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.password")
     kind, location, certificates, password = (draft.take(name) for name in names)
     if (kind, location, certificates, password) == (None,) * 4:
@@ -74,12 +74,12 @@ def translate_truststore(draft: Draft) -> None:
 
 
 def translate_keystore(draft: Draft) -> None:
-    """Translate the settings of the key store, which must be PEM or PKCS12."""
+    """Translate the settings for the key store, which must be PEM or PKCS12."""
     kind = (draft.take("ssl.keystore.type") or "").strip().upper()
     key, chain = draft.take("ssl.keystore.key"), draft.take("ssl.keystore.certificate.chain")
     location = draft.given.get("ssl.keystore.location")
     if not kind and location is not None and location.strip().lower().endswith((".p12", ".pfx")):
-        # Java's default type also reads such files.
+        # Java's default type can also read such files.
         kind = "PKCS12"
     if kind == "PEM":
         _pem_keystore(draft, key, chain)
@@ -97,7 +97,7 @@ def translate_keystore(draft: Draft) -> None:
 
 
 def _pkcs12_keystore(draft: Draft) -> None:
-    """Check the passwords of a PKCS12 key store, because librdkafka takes only one for both the file and its key."""
+    """Check a PKCS12 key store's passwords, because librdkafka accepts only one for both the file and its key."""
     password, key_password = draft.given.get("ssl.keystore.password"), draft.take("ssl.key.password")
     for name in ("ssl.keystore.location", "ssl.keystore.password"):
         if name not in draft.given:

@@ -1,4 +1,4 @@
-"""Translates the settings of logins (SASL mechanisms, JAAS and OAuth), and refuses those that librdkafka does not support."""
+"""Translates login settings (SASL mechanisms, JAAS and OAuth), and refuses those that librdkafka does not support."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_groupsource.kafka_settings.tables import (
 
 
 class Jaas(NamedTuple):
-    """One login module, and its options."""
+    """A login module and its options."""
 
     module: str
     options: dict[str, str]
@@ -46,10 +46,10 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def parse_jaas(text: str) -> Jaas | None:
-    """Parse `module flag name=value ... ;` by the rules of Java's JaasConfig and StreamTokenizer.
+    """Parse `module flag name=value ... ;` as Java's JaasConfig and StreamTokenizer do.
 
     Returns:
-        The login module, or `None` if the text has another form.
+        The login module, or `None` if the text does not have this form.
     """
     tokens: list[tuple[str, str]] = []
     at = 0
@@ -72,7 +72,7 @@ def parse_jaas(text: str) -> Jaas | None:
 
 
 def refuse_amazon_iam(draft: Draft) -> None:
-    """Report one mistake for all the settings that Amazon MSK's documentation recommends for IAM."""
+    """Report one problem for all of the settings that Amazon MSK's documentation recommends for IAM."""
     handlers = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.jaas.config")
     amazon = any("software.amazon.msk." in draft.given.get(name, "") for name in handlers)
     if _given_mechanism(draft) != "AWS_MSK_IAM" and not amazon:
@@ -94,7 +94,7 @@ def _given_mechanism(draft: Draft) -> str:
 
 
 def translate_jaas(draft: Draft) -> None:
-    """Translate `sasl.jaas.config`, which has one login module and its options."""
+    """Translate `sasl.jaas.config`, which contains one login module and its options."""
     name = "sasl.jaas.config"
     text = draft.take(name)
     if text is None:
@@ -164,7 +164,7 @@ _FUNCTION_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)
 
 
 def translate_oauth(draft: Draft) -> None:
-    """Translate the settings of OAUTHBEARER: the function for tokens, or the OAuth server."""
+    """Translate the OAUTHBEARER settings: the token function or the OAuth server."""
     callback = draft.take(OAUTH_CALLBACK)
     if callback is not None and not _FUNCTION_NAME.fullmatch(callback.strip()):
         # Do not show the value, because it may be a token.
@@ -197,7 +197,7 @@ def translate_oauth(draft: Draft) -> None:
 
 
 def check_mechanism(draft: Draft) -> None:
-    """Check that a mechanism is set, that librdkafka supports it, and that no setting is missing for it."""
+    """Check that librdkafka supports the mechanism, and that neither it nor a setting that it needs is missing."""
     if draft.has_mistake("sasl.") or draft.has_mistake(OAUTH_CALLBACK):
         return
     mechanism = draft.settings.get("sasl.mechanism")

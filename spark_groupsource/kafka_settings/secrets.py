@@ -1,4 +1,4 @@
-"""Recognises secret values, and removes them from texts."""
+"""Recognizes secret values, and masks them in messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"
 )
-"""Matches names of settings with secret values, even if they are misspelt."""
+"""Matches names of settings with secret values, even if they are misspelled."""
 
 MASK = "********"
 
 _SHOWN_NAME = 80
 
 _SHOWN_CHARACTERS = 300
-"""Longer values are cut."""
+"""Longer values are truncated."""
 
 
 def is_secret(name: str) -> bool:
@@ -24,9 +24,9 @@ def is_secret(name: str) -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """Return a value in a form that a message may show.
+    """Return an option's value in a form that is safe to show in a message.
 
-    A secret is masked completely. In an address, user, password and query are masked. A long value is cut.
+    A secret is masked completely. In an address, the user, password and query are masked. A long value is truncated.
     """
     if is_secret(name):
         return MASK
@@ -35,12 +35,12 @@ def shown(name: str, value: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """Return the name of an unknown option in a form that a message may show, because the name may be a part of a secret.
+    """Return an unknown option's name in a form that is safe to show, because the name may be part of a secret.
 
-    In a properties file, each line of a pasted key becomes an entry unless the previous line ends with a backslash.
+    In a properties file, each line of a pasted key becomes an entry, unless the previous line ends with a backslash.
     """
     words = re.split(r"[._-]", name)
-    # No option is a single word with a digit. The last line of a key may look like that, with an `=` at its end.
+    # No option is a single word with a digit, but the last line of a key, which may end with `=`, can look like one.
     like_a_name = len(words) > 1 or not re.search(r"\d", name)
     if like_a_name and all(re.fullmatch(r"[A-Za-z0-9]{1,30}", word) for word in words) and len(name) <= _SHOWN_NAME:
         return name
@@ -48,7 +48,7 @@ def shown_name(name: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Mask the part of an address before the `@`, and the query of a URL."""
+    """Mask the part of an address before the `@`, and a URL's query."""
     scheme, mark, rest = text.partition("://") if "://" in text else ("", "", text)
     if "@" in rest:
         rest = MASK + "@" + rest.rpartition("@")[2]
@@ -58,7 +58,7 @@ def _address(text: str) -> str:
 
 
 def without_secrets(text: str, settings: Mapping[str, object]) -> str:
-    """Return the text with the values of secret settings masked, because librdkafka quotes a value that it refuses."""
+    """Return the text with the values of secret settings masked, because librdkafka quotes the values that it refuses."""
     for name, value in settings.items():
         if value and is_secret(name):
             text = text.replace(str(value), MASK)
@@ -66,7 +66,7 @@ def without_secrets(text: str, settings: Mapping[str, object]) -> str:
 
 
 class Settings(Mapping[str, str]):
-    """An immutable mapping of librdkafka's settings, whose `repr` shows no secret."""
+    """An immutable mapping of librdkafka settings, whose `repr` shows no secrets."""
 
     __slots__ = ("_settings",)
 

@@ -1,4 +1,4 @@
-"""Tables of the settings of Kafka clients: librdkafka's, and those of Java's clients that are renamed, rewritten or refused."""
+"""Tables of Kafka client settings: librdkafka's, and the Java clients' settings that are renamed, rewritten or refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAMES = frozenset(
         """,
     )
 )
-"""librdkafka's settings that are known to be safe and useful here, also as suggestions for a misspelt name. draft.py asks
+"""librdkafka settings that are known to be safe and useful here, also used as suggestions for a misspelled name. draft.py asks
 librdkafka which other settings exist, and which values they accept."""
 
 PRODUCER_NAMES = frozenset(
@@ -52,7 +52,7 @@ PRODUCER_NAMES = frozenset(
         """,
     )
 )
-"""librdkafka's settings of producers that are known to be safe and useful here."""
+"""librdkafka producer settings that are known to be safe and useful here."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "group.protocol": ("classic", "consumer"),
@@ -61,7 +61,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
     "ssl.endpoint.identification.algorithm": ("none", "https"),
 }
-"""Settings whose values this package depends on, each with all values that it understands, in upper or lower case."""
+"""Settings whose values this package depends on, each with all values that the package supports, in upper or lower case."""
 
 NAMES_CODE = re.compile(r"plugin|librar|engine|provider|class|callback|module|_cb$")
 """Matches names of settings that may load code. Unknown settings with such names are refused."""
@@ -89,18 +89,18 @@ RENAMED: Mapping[str, str] = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-"""Other names of librdkafka's settings: Java's names, and librdkafka's aliases."""
+"""Other names for librdkafka settings: Java's names and librdkafka's aliases."""
 
 REWRITTEN: Mapping[tuple[str, str], str] = {
     ("acks", "all"): "-1",
     ("connections.max.idle.ms", "-1"): "0",
     ("socket.receive.buffer.bytes", "-1"): "0",
     ("socket.send.buffer.bytes", "-1"): "0",
-    # In Java, 0 means "at each poll", at most every `retry.backoff.ms`; in librdkafka it means "never".
+    # In Java, 0 means "at each poll", at most every `retry.backoff.ms`. In librdkafka, it means "never".
     ("topic.metadata.refresh.interval.ms", "0"): "100",
     ("ssl.endpoint.identification.algorithm", ""): "none",
 }
-"""Values that Java and librdkafka write differently, with librdkafka's name of the setting."""
+"""Values that Java and librdkafka write differently, by librdkafka's name for the setting and Java's value."""
 
 WITHIN_RANGE = frozenset(
     {
@@ -119,32 +119,32 @@ WITHIN_RANGE = frozenset(
         "topic.metadata.refresh.interval.ms",
     }
 )
-"""Settings whose numbers have a wider range in Java than in librdkafka, by librdkafka's name. The nearest number that librdkafka
-accepts makes no difference to users: a client asks more often, waits for at most an hour or a day, or fetches a little more or
-less at a time."""
+"""Settings whose numbers have a wider range in Java than in librdkafka, under librdkafka's names. Using the nearest number that
+librdkafka accepts makes no difference to users: a client asks more often, waits for at most an hour or a day, or fetches a little
+more or less at a time."""
 
 BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
-"""Settings whose default in Java is the empty text."""
+"""Settings whose default in Java is the empty string."""
 
 PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
-"""Settings in which `${env:NAME}` is a variable of the process that makes the client: the rack of its host, and the files on it.
+"""Settings in which `${env:NAME}` is a variable in the process that creates the client: the rack and the files of its host.
 
-An option must not reveal the environment, so this set has no setting whose value is shown. `client.id` appears in librdkafka's
-log lines, in the ids of members and at the brokers, and `bootstrap.servers` is shown, too. It has no secrets either, because an
-executor gets them from `oauth_cb` or in a file, nor `ssl.crl.location`, which is the same on every host."""
+An option must not reveal the environment, so this set has no setting whose value is shown, such as `client.id`, which appears in
+librdkafka's log lines, in member ids and on the brokers, or `bootstrap.servers`. The set also leaves out secrets, which an
+executor gets from `oauth_cb` or a file, and `ssl.crl.location`, which is the same on every host."""
 
 LEFT_OUT_IF_UNSET = frozenset({"client.rack"})
-"""Settings that a client can do without if their variable is not set. A missing file is an error, because the client would trust
-other certificates, or present none."""
+"""Settings that a client can do without if their variable is not set. A missing file, however, is an error, because the client
+would trust other certificates, or present none."""
 
 OAUTH_CALLBACK = "oauth_cb"
-"""The setting that names the function for tokens, without the `kafka.` prefix."""
+"""The setting that names the token function, without the `kafka.` prefix."""
 
 OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:function, a Python function with @oauth_callback"
 
 
 class Refused(Enum):
-    """The reasons why a setting is refused, as the errors word them."""
+    """The reasons why a setting is refused, as worded in errors."""
 
     DECIDED = "groupkafka decides this, so that its guarantees hold"
     ABSENT = "librdkafka has no such setting"
@@ -220,7 +220,7 @@ _INSTEAD: Mapping[str, str] = {
     "value.deserializer": _READ_AS_BINARY,
     "value.serializer": _WRITTEN_AS_BINARY,
 }
-"""What to do about a refused setting, if it is not enough to remove it."""
+"""What to do about a refused setting if removing it is not enough."""
 
 KERBEROS = f"{Refused.KERBEROS.value}; use SCRAM-SHA-512, PLAIN or OAUTHBEARER with kafka.sasl.mechanism, or a client certificate"
 
@@ -231,7 +231,7 @@ REFUSED_SETTINGS: Mapping[str, str] = {
     for reason, names in _REASONS.items()
     for name in names.split()
 }
-"""Known settings of consumers and producers that are refused, with the reason and what to do instead."""
+"""Known consumer and producer settings that are refused, with the reason and what to do instead."""
 
 PRODUCER_ONLY = frozenset(
     re.findall(
@@ -279,7 +279,7 @@ CALLBACKS = frozenset(
         """,
     )
 )
-"""Settings of librdkafka or confluent-kafka whose values are functions or objects, so they cannot be an option's text."""
+"""librdkafka or confluent-kafka settings whose values are functions or objects, which an option cannot hold."""
 
 STRUCTURED = frozenset(
     re.findall(
@@ -291,10 +291,10 @@ STRUCTURED = frozenset(
         """,
     )
 )
-"""Settings that are translated together with others: some of Java's, and confluent-kafka's token callback."""
+"""Settings that are translated together with others: several of Java's settings, and confluent-kafka's token callback."""
 
 KNOWN_NAMES = NAMES | PRODUCER_NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
-"""All names except those of callbacks, as suggestions for a misspelt name."""
+"""All names except those of callbacks, as suggestions for a misspelled name."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",
@@ -304,10 +304,10 @@ ASSIGNORS: Mapping[str, str] = {
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The assignors that librdkafka has, by their names and their Java classes."""
+"""librdkafka's assignors, by name and by Java class."""
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-"""The mechanisms of SASL that confluent-kafka's packages support."""
+"""The SASL mechanisms that confluent-kafka's packages support."""
 
 MECHANISM_NAMES = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
 """`MECHANISMS`, for messages."""
@@ -347,5 +347,5 @@ AT_MOST: tuple[tuple[str, int, str, int], ...] = (
 )
 """Pairs of durations in ms, each with its default here. The first must not exceed the second.
 
-Our default of `reconnect.backoff.ms` adapts to the user's maximum, so it is given as 0.
+Our default for `reconnect.backoff.ms` adapts to the user's maximum, so it is listed as 0.
 """

@@ -1,11 +1,11 @@
-"""Translates the options `kafka.*` from settings of Kafka's Java client into settings of librdkafka.
+"""Translates the `kafka.*` options from Kafka's Java client settings to librdkafka settings.
 
-Users of Spark's own source write Java's names and values. librdkafka's names are accepted, too. A setting with the same meaning
-in librdkafka is passed on, renamed or rewritten. A setting that would have no effect, or another one, is an error that tells what
-to write instead.
+Users of Spark's own source write Java's names and values. librdkafka's names are also accepted. A setting with the same meaning
+in librdkafka is passed on, renamed or rewritten. A setting that would have no effect, or a different one, is an error, which says
+what to write instead.
 
-In this package names have no prefix `kafka.`, but messages always show it. A message shows a value only if its setting is known
-and not a secret.
+In this package, names do not have the `kafka.` prefix, but messages always show it. A message shows a value only if its setting
+is known and not secret.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ HOST_AND_PORT = "write host:port, such as kafka-1:9092 or [fe80::1%eth0]:9092, w
 
 
 class Translation(NamedTuple):
-    """The settings for librdkafka, and one sentence for each mistake in the given ones."""
+    """The settings for librdkafka, and one sentence for each problem in the user's settings."""
 
     settings: Settings
     problems: tuple[str, ...]
 
 
 def option_error(problems: tuple[str, ...]) -> OptionError:
-    """Return an error that lists all mistakes."""
+    """Return an error that lists all problems."""
     if len(problems) == 1:
         return OptionError(problems[0])
     return OptionError(f"{len(problems)} options are wrong:" + "".join(f"\n  - {problem}" for problem in problems), problems)
 
 
 def translate(settings: Mapping[str, str]) -> dict[str, str]:
-    """Translate Kafka client settings for librdkafka.
+    """Translate Kafka client settings for librdkafka, or raise an error that lists all problems.
 
     Args:
-        settings: The values by Java's or librdkafka's names, in upper or lower case and without the prefix `kafka.`.
+        settings: The values by Java's or librdkafka's names, in upper or lower case and without the `kafka.` prefix.
 
     Returns:
         The settings for librdkafka.
 
     Raises:
-        OptionError: A setting is wrong. The text lists every mistake, and shows no secret.
+        OptionError: A setting is invalid. The message lists every problem, and shows no secret.
     """
     translation = translation_of(settings)
     if translation.problems:
@@ -77,11 +77,11 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Translation:
-    """Translate settings, and return those that could be translated together with the mistakes in the others.
+    """Translate settings, and return the translated ones together with the problems in the others.
 
     Args:
         settings: See `translate`.
-        writes: Whether the settings are for a producer, not for a consumer.
+        writes: Whether the settings are for a producer instead of a consumer.
     """
     draft = Draft({name.strip().lower(): value for name, value in settings.items()}, writes=writes)
     for step in (
@@ -112,7 +112,7 @@ def _refuse_unusable_text(draft: Draft) -> None:
 
 
 def _leave_out_other_codecs(draft: Draft) -> None:
-    """Remove compression levels of codecs that are not used, because librdkafka has only one level, for the codec in use."""
+    """Remove the compression levels of unused codecs, because librdkafka has only one level, for the codec in use."""
     used = (draft.given.get("compression.type") or draft.given.get("compression.codec") or "none").strip().lower()
     for codec in {"gzip", "lz4", "zstd"} - {used} if draft.writes else ():
         draft.take(f"compression.{codec}.level")
@@ -121,8 +121,8 @@ def _leave_out_other_codecs(draft: Draft) -> None:
 def _translate_each(draft: Draft) -> None:
     """Translate the settings that do not depend on others."""
     if "metadata.max.age.ms" in draft.given and "topic.metadata.refresh.interval.ms" not in draft.given:
-        # In Java, this setting is the interval between requests for metadata. In librdkafka, the setting with this name is the
-        # time for which an answer is valid, which librdkafka derives from the interval.
+        # In Java, this setting is the interval between metadata requests. In librdkafka, the setting with this name is how long
+        # an answer is valid, which librdkafka derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
     of_others, reason = (CONSUMER_ONLY, _OF_CONSUMERS) if draft.writes else (PRODUCER_ONLY, _OF_PRODUCERS)
     for name, value in sorted(draft.given.items()):
@@ -153,10 +153,10 @@ _OF_CONSUMERS = "it is a setting of consumers, but this sink only writes; remove
 
 
 def _rewrite_servers(draft: Draft) -> None:
-    """Write the brokers' addresses in the form that librdkafka reads."""
+    """Convert the brokers' addresses to the form that librdkafka reads."""
     name = "bootstrap.servers"
     given = draft.settings.get(name)
-    if given is None or draft.has_mistake("security.protocol"):  # the protocol of the addresses is not known
+    if given is None or draft.has_mistake("security.protocol"):  # the addresses' protocol is unknown
         return
     try:
         draft.settings[name] = servers(given, draft.settings.get("security.protocol", "plaintext"))
@@ -165,7 +165,7 @@ def _rewrite_servers(draft: Draft) -> None:
 
 
 def _translate_buffer(draft: Draft, value: str) -> None:
-    """Translate Java's `buffer.memory`, in bytes, to librdkafka's KiB."""
+    """Translate Java's `buffer.memory`, which is in bytes, to librdkafka's setting in KiB."""
     if re.fullmatch(r"[0-9]{1,12}", value.strip()) and int(value) >= 1024:
         draft.put("queue.buffering.max.kbytes", str(int(value) // 1024), "buffer.memory")
     else:
@@ -191,7 +191,7 @@ def _translate_assignors(draft: Draft, value: str) -> None:
 
 
 def _check_layers(draft: Draft) -> None:
-    """Refuse credentials and certificates that the security protocol ignores, because the user expects a safer connection."""
+    """Refuse credentials and certificates that the security protocol would ignore: the user expects a safer connection."""
     protocol = draft.settings.get("security.protocol", "plaintext")
     for layer, prefix, remedy in (
         ("sasl", ("sasl.", "enable.sasl.", OAUTH_CALLBACK), "SASL_SSL (or SASL_PLAINTEXT)"),
@@ -257,18 +257,19 @@ def _check_suites(draft: Draft) -> None:
 def servers(text: str, protocol: str) -> str:
     """Return the addresses in the form that librdkafka reads: host:port separated by commas, with IPv6 addresses in brackets.
 
-    Java's client ignores empty entries and blanks around an address, and accepts an IPv6 address without brackets
-    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka takes the port of such an address for a part of
-    the host, and a line break for a part of the name, and uses 9092 for a missing port. It drops a server that it cannot read,
-    and all servers after it, and only logs that.
+    The Java client ignores empty entries and blanks around an address, and accepts an IPv6 address without brackets
+    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka treats the port of such an address as part of the
+    host, and a line break as part of the name, and uses 9092 if the port is missing. If it cannot read a server, it drops this
+    one and all that follow, and only logs this.
 
     Args:
-        text: The addresses as Java's client accepts them. Each may begin with the name of the protocol, in upper or lower case.
+        text: The addresses, in any form that the Java client accepts. Each may begin with the protocol's name, in upper or lower
+            case.
         protocol: `security.protocol`, in lower case.
 
     Raises:
-        ValueError: An address has no port, a wrong port or another protocol, or there is no address at all. The text tells what
-            to write, and shows no password.
+        ValueError: An address has no port, an invalid port or another protocol, or there is no address at all. The message says
+            what to write, and shows no password.
     """
     given = [server.strip() for server in text.split(",")]
     read = [_server(server, protocol) for server in given if server]
@@ -288,7 +289,7 @@ def _server(server: str, protocol: str) -> str:
 
 
 def _host(text: str) -> str | None:
-    """Return a name or an IPv4 address unchanged, an IPv6 address with its zone in brackets, and `None` for any other text."""
+    """Return a name or an IPv4 address unchanged, an IPv6 address with its zone in brackets, or `None` for anything else."""
     if _NAME.fullmatch(text):
         return text
     address, mark, zone = text.partition("%")

@@ -1,14 +1,14 @@
-/* Makes Arrow record batches of the records that librdkafka has fetched. No record becomes a Python object.
+/* Builds Arrow record batches from the records that librdkafka has fetched. No record becomes a Python object.
  *
- * A plain shared library for ctypes, without Python's API. It is not linked to librdkafka: it gets pointers to the functions
- * of the copy that confluent-kafka has loaded (libraries.py). Only one thread may use an intake at a time.
+ * A plain shared library for ctypes, without Python's API. It is not linked to librdkafka, but gets pointers to the functions of
+ * the copy that confluent-kafka has loaded (libraries.py). Only one thread may use an intake at a time.
  *
- * There are two passes. `gs_take` consumes messages, keeps those of the range and adds up their sizes. `gs_batch` copies them
- * into one block of memory of exactly that size, and frees them one by one. It hands the block over by Arrow's C data interface,
- * as one array of structs. A Python object for each buffer would cost more than the copies, if a batch has few records.
+ * There are two passes. `gs_take` consumes messages, keeps those in the range, and adds up their sizes. `gs_batch` copies them
+ * into one block of memory of exactly that size, and frees them one by one. It hands over the block as one array of structs,
+ * through Arrow's C data interface. For a batch with few records, a Python object per buffer would cost more than the copies.
  *
- * All messages of an intake belong to one partition: the only one that is assigned, or the one whose queue it reads. So the
- * partition of a message is not checked.
+ * All of an intake's messages belong to one partition: the only one that is assigned, or the one whose queue it reads. So a
+ * message's partition is not checked.
  */
 
 #include <stddef.h>
@@ -23,21 +23,21 @@
 #define ERR_LOG_TRUNCATION (-139)
 
 #define EVENT_TEXT 512
-/* The most messages to consume in one call. librdkafka refills its queue in the meantime. */
+/* The maximum number of messages to consume in one call. librdkafka refills its queue in the meantime. */
 #define MOST_AT_ONCE 1024
-/* How long to wait for each record after the first one of a call, in ms, and how often. While records flow, one call can then
- * fill the batch: returning to Python for each response would cost more than the copies if records are large. */
+/* How long to wait for each record after a call's first one, in ms, and how many times. This way, one call can fill the batch
+ * while records keep arriving: with large records, returning to Python after each response would cost more than the copies. */
 #define FLOW_WAIT_MS 5
 #define MOST_FLOW_WAITS 100
-/* The bytes of one header in offsets, bitmap and rounding, besides its key and value. */
+/* How many bytes a header adds to offsets, bitmap and rounding, in addition to its key and value. */
 #define HEADER_OVERHEAD 16
-/* Arrow needs 8; 64 is a cache line. */
+/* Arrow requires 8; 64 is a cache line. */
 #define ALIGNMENT 64
-/* Kafka's timestamps are in ms, Spark's in µs. A timestamp beyond this, or below its negative, does not fit. The same as
+/* Kafka's timestamps are in ms, and Spark's in µs. A timestamp above this one, or below its negative, does not fit. The same as
  * LARGEST_TIMESTAMP_MS in fetch/arrow_schema.py. */
 #define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
 
-/* The columns, as bits of `intake.columns` and as elements of `intake.order`; fetch/native_arrow.py has the same. */
+/* The columns, as bits in `intake.columns` and as elements of `intake.order`. fetch/native_arrow.py has the same list. */
 enum column {
     KEY,
     VALUE,
@@ -64,20 +64,20 @@ struct library {
 struct intake {
     struct library library;
     void *queue;
-    /* Messages [0, rows) are in the batch. [seen, fetched) were consumed but not taken in yet.
+    /* Messages [0, rows) are in the batch. [seen, fetched) have been consumed but not taken in yet.
      * rows <= seen <= fetched <= row_limit. */
     struct message **messages;
     int64_t row_limit;
     int64_t byte_limit;
-    /* The latest leader epoch that a record of the range can have; -1 if it is not known. */
+    /* The latest leader epoch that a record in the range can have; -1 if it is unknown. */
     int64_t newest_epoch;
-    /* The columns of the batch: as a set, and in their order. */
+    /* The batch's columns, as a set and in order. */
     int64_t columns;
     int64_t column_count;
     int32_t order[COLUMNS];
-    /* Whether `gs_key_size` can be used. If it cannot, a header's key ends at its first NUL. */
+    /* Whether `gs_key_size` can be used. If not, a header key ends at its first NUL. */
     int64_t key_sizes;
-    /* The topic and the partition, which are the same in each row. */
+    /* The topic and the partition, which are the same in every row. */
     const char *topic;
     int64_t topic_size;
     int32_t partition;
@@ -96,7 +96,7 @@ struct intake {
     int64_t header_value_bytes;
     int64_t null_header_values;
     int64_t odd_header_keys; /* not UTF-8 */
-    /* The result of one gs_take. */
+    /* The result of one `gs_take` call. */
     int64_t next;
     int64_t first; /* -1: no record */
     int64_t full;
@@ -106,7 +106,7 @@ struct intake {
     char event_text[EVENT_TEXT];
 };
 
-/* The buffers of a batch. */
+/* A batch's buffers. */
 enum section {
     KEY_VALID,
     KEY_OFFSETS,
@@ -130,7 +130,7 @@ enum section {
     SECTIONS
 };
 
-/* struct ArrowArray of Arrow's C data interface, which is stable. */
+/* struct ArrowArray in Arrow's C data interface, which is stable. */
 struct array {
     int64_t length;
     int64_t null_count;
@@ -144,10 +144,10 @@ struct array {
     void *private_data;
 };
 
-/* The arrays of a batch: one for each column, and three within the headers. */
+/* A batch's arrays: one for each column, and three inside the headers. */
 enum { HEADER_ELEMENT = COLUMNS, HEADER_KEY, HEADER_VALUE, ARRAYS };
 
-/* The beginning of a batch's block of memory. The buffers follow. Arrow frees the whole block in one call. */
+/* The start of a batch's block of memory. The buffers follow. Arrow frees the whole block in one call. */
 struct block {
     struct array arrays[ARRAYS];
     const void *buffers[ARRAYS][3];
@@ -157,7 +157,7 @@ struct block {
     const void *no_bitmap[1];
 };
 
-/* The sizes of one record. `headers` is NULL if there are none. */
+/* One record's sizes. `headers` is NULL if there are none. */
 struct sizes {
     void *headers;
     int64_t count;
@@ -204,9 +204,9 @@ static int is_utf8(const unsigned char *text, size_t size) {
     return 1;
 }
 
-/* The bytes of a header's key, which may have NULs. librdkafka returns the key as a text that ends with a NUL. Its size stands in
- * memory before it, in `struct rd_kafka_header_s`: ..., size_t rkhdr_name_size, char *rkhdr_value, char rkhdr_name[]. That is not
- * public: libraries.py tries it with some headers before it is used. */
+/* Returns the size of a header key, which may contain NULs. librdkafka returns the key as a NUL-terminated string, whose size is
+ * in memory before it, in `struct rd_kafka_header_s`: ..., size_t rkhdr_name_size, char *rkhdr_value, char rkhdr_name[]. This
+ * struct is not public, so libraries.py tries several headers before this function is used. */
 EXPORT int64_t gs_key_size(const char *key) {
     size_t size;
     memcpy(&size, key - sizeof(char *) - sizeof(size), sizeof(size));
@@ -219,8 +219,8 @@ static size_t key_size(const struct intake *in, const char *key) {
 
 static int wants(const struct intake *in, enum column column) { return (int)(in->columns >> column & 1); }
 
-/* Returns NO_ERROR, or the error of librdkafka for headers that it cannot read. The total has the key and the value even if no
- * column needs them: librdkafka holds them in memory until the message is freed. */
+/* Returns NO_ERROR, or librdkafka's error for headers that it cannot read. The total includes the key and the value even if no
+ * column needs them, because librdkafka keeps them in memory until the message is freed. */
 static int32_t measure(const struct intake *in, const struct message *message, struct sizes *sizes) {
     memset(sizes, 0, sizeof(*sizes));
     sizes->total = (int64_t)message->key_size + (int64_t)message->value_size;
@@ -288,15 +288,15 @@ static void accept(struct intake *in, const struct sizes *sizes) {
     in->odd_header_keys += sizes->odd_keys;
 }
 
-/* Drops the messages that were consumed but not taken in. */
+/* Drops the messages that have been consumed but not taken in. */
 EXPORT void gs_forget_fetched(struct intake *in) {
     while (in->seen < in->fetched)
         drop_seen(in);
     in->seen = in->fetched = in->rows;
 }
 
-/* Takes in consumed messages. Returns 1 if the caller must return before more are consumed: the batch is full, an event came, or
- * the range is at its end. Nothing after the last record of the range counts, not even an error. */
+/* Takes in consumed messages. Returns 1 if the caller must return before consuming more, because the batch is full, an event has
+ * arrived, or the range has ended. Nothing after the range's last record counts, not even an error. */
 static int take_in(struct intake *in, int64_t end) {
     while (in->seen < in->fetched && in->next < end) {
         struct message *message = in->messages[in->seen];
@@ -308,7 +308,7 @@ static int take_in(struct intake *in, int64_t end) {
                 continue;
             }
             int inside = message->offset < end;
-            /* The record belongs to a log that was cut off and has grown again. librdkafka returns -1 for an old format. */
+            /* The record belongs to a log that was truncated and has grown again. librdkafka returns -1 for an old format. */
             if (inside && in->newest_epoch >= 0 && in->library.message_leader_epoch(message) > in->newest_epoch) {
                 note_event(in, ERR_LOG_TRUNCATION, message);
                 drop_seen(in);
@@ -341,7 +341,7 @@ static int take_in(struct intake *in, int64_t end) {
     return 0;
 }
 
-/* How many messages to consume in one call, so that messages that do not fit into the batch stay in librdkafka's queue. */
+/* Returns how many messages to consume in one call, so that those that do not fit in the batch stay in librdkafka's queue. */
 static int64_t most_wanted(const struct intake *in, int64_t end) {
     int64_t most = MOST_AT_ONCE;
     if (in->rows > 0) {
@@ -356,8 +356,8 @@ static int64_t most_wanted(const struct intake *in, int64_t end) {
     return most;
 }
 
-/* Takes in records of [next, end) until the batch is full, an event comes, or no record has come within FLOW_WAIT_MS. Waits up to
- * `timeout_ms` for the first one. With a timeout of 0 it never waits. */
+/* Takes in the records in [next, end) until the batch is full, an event arrives, or no record has arrived within FLOW_WAIT_MS.
+ * Waits up to `timeout_ms` for the first record. With a timeout of 0, it never waits. */
 EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms) {
     in->next = next;
     in->first = -1;
@@ -373,7 +373,7 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
         if (got <= 0 && timeout_ms > 0 && waits < MOST_FLOW_WAITS) {
             int is_first = waits++ == 0 && in->first < 0;
             int wait_ms = is_first || timeout_ms < FLOW_WAIT_MS ? timeout_ms : FLOW_WAIT_MS;
-            /* Ask for one message only: librdkafka waits until it has as many as it was asked for. */
+            /* Ask for only one message, because librdkafka waits until it has as many as it was asked for. */
             got = in->library.consume_batch_queue(in->queue, wait_ms, in->messages + in->rows, 1);
         }
         if (got <= 0)
@@ -384,7 +384,7 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
 
 static int64_t aligned(int64_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Computes how long each buffer is, in bytes. A column that is not wanted has no buffers. */
+/* Computes each buffer's size, in bytes. A column that is not wanted has no buffers. */
 static void measure_buffers(const struct intake *in, int64_t *sizes) {
     int64_t rows = in->rows;
     int64_t bits = (rows + 7) / 8;
@@ -418,8 +418,8 @@ static void measure_buffers(const struct intake *in, int64_t *sizes) {
     }
 }
 
-/* Allocates a block for buffers of these sizes, and sets where each begins. A bitmap of size 0 is NULL: nothing is null.
- * Returns NULL if there is no memory. */
+/* Allocates a block for buffers of these sizes, and sets where each buffer starts. A bitmap of size 0 is NULL: nothing is null.
+ * Returns NULL if there is not enough memory. */
 static struct block *new_block(const int64_t *sizes, uint8_t **sections) {
     int64_t head = aligned((int64_t)sizeof(struct block)), total = 0;
     for (int section = 0; section < SECTIONS; section++)
@@ -443,7 +443,7 @@ static struct block *new_block(const int64_t *sizes, uint8_t **sections) {
     return block;
 }
 
-/* One column of bytes that is being written. `valid` is NULL if the column has no null. */
+/* A string or binary column that is being written. `valid` is NULL if the column has no nulls. */
 struct bytes_column {
     uint8_t *valid;
     int32_t *offsets;
@@ -488,10 +488,10 @@ static void append_headers(const struct intake *in, const struct message *messag
     }
 }
 
-/* librdkafka's types of timestamps: 0 is not available, 1 create time, 2 log append time. */
+/* librdkafka's timestamp types: 0 is not available, 1 create time, 2 log append time. */
 #define NO_TIMESTAMP 0
 
-/* The timestamp of a record that has none (message format 0), like Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0. */
+/* The timestamp for a record that has none (message format 0), as in Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0. */
 #define NO_TIMESTAMP_MS (-1)
 
 /* Converts ms to µs. A timestamp that does not fit becomes the nearest one that does. */
@@ -510,7 +510,7 @@ static void fill_topics(const struct intake *in, int32_t *offsets, uint8_t *data
         memcpy(data + row * in->topic_size, in->topic, (size_t)in->topic_size);
 }
 
-/* Copies the wanted columns of the rows into their buffers, and frees the messages. */
+/* Copies the rows' wanted columns into their buffers, and frees the messages. */
 static void fill(struct intake *in, uint8_t **sections) {
     int want_key = wants(in, KEY), want_value = wants(in, VALUE), want_headers = wants(in, HEADERS);
     struct bytes_column keys, values, header_keys, header_values;
@@ -560,7 +560,7 @@ static void fill(struct intake *in, uint8_t **sections) {
     }
 }
 
-/* Releases an array within a batch: there is nothing to do, because the block is freed with the batch. */
+/* Releases an array inside a batch. There is nothing to free, because the block is freed with the batch. */
 static void release_part(struct array *array) { array->release = NULL; }
 
 static void release_batch(struct array *array) {
@@ -568,7 +568,7 @@ static void release_batch(struct array *array) {
     array->release = NULL;
 }
 
-/* Sets an array of the block: its length, its nulls, and `count` buffers. */
+/* Sets an array in the block: its length, its number of nulls, and `count` buffers. */
 static struct array *set_array(struct block *block, int index, int64_t length, int64_t nulls, int count, const void *first,
                                const void *second, const void *third) {
     const void **buffers = block->buffers[index];
@@ -627,9 +627,9 @@ static void begin_next_batch(struct intake *in) {
     in->null_header_values = in->odd_header_keys = 0;
 }
 
-/* Sets `batch` to the rows, as an array of structs with a field for each column of `order`, and frees their messages. The next
- * batch begins with the other messages. The caller releases the batch as a whole, and moves no part of it elsewhere.
- * Returns 0, and changes nothing, if there is no memory. */
+/* Sets `batch` to the rows, as an array of structs with one field per column in `order`, and frees their messages. The next batch
+ * begins with the remaining messages. The caller must release the batch as a whole, and must not move any part of it elsewhere.
+ * If there is not enough memory, returns 0 and changes nothing. */
 EXPORT int64_t gs_batch(struct intake *in, struct array *batch) {
     int64_t sizes[SECTIONS];
     uint8_t *sections[SECTIONS];

@@ -1,4 +1,4 @@
-/* The parts that _intake.c and _outlet.c share, because both are compiled into one library. */
+/* The declarations that _intake.c and _outlet.c share. Both are compiled into one library. */
 
 #ifndef GS_NATIVE_H
 #define GS_NATIVE_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Raise it with every change of a struct or a function of either file: libraries.py refuses any other. */
+/* Raise this with every change to a struct or a function in either file: libraries.py refuses any other value. */
 #define GS_ABI 9
 
 #if defined(_WIN32)
@@ -22,7 +22,7 @@ struct message {
     int32_t err;
     void *topic;
     int32_t partition;
-    void *value; /* for an error, its text */
+    void *value; /* for an error, its message */
     size_t value_size;
     void *key;
     size_t key_size;

@@ -1,11 +1,11 @@
-/* Hands the rows of Arrow record batches to librdkafka's producer. No row becomes a Python object.
+/* Passes the rows of Arrow record batches to librdkafka's producer. No row becomes a Python object.
  *
- * A part of the library of _intake.c, with the same rules: no Python API, and functions of the copy of librdkafka that
+ * Part of the same library as _intake.c, with the same rules: no Python API, and only functions from the librdkafka copy that
  * confluent-kafka has loaded. Only one thread may use an outlet at a time.
  *
- * `gs_add` sums up the rows: how many they are, and a checksum that does not depend on their order. `gs_produce` enqueues them
- * and sums up what it has enqueued, while the processor still has it in its cache. It serves librdkafka's callbacks while the
- * queue is full. librdkafka copies keys and headers only: a value is read where Arrow has it, until its row is reported.
+ * `gs_add` counts the rows, and adds up a checksum that does not depend on their order. `gs_produce` enqueues rows, and counts
+ * what it has enqueued while this is still in the CPU cache. It serves librdkafka's callbacks while the queue is full. librdkafka
+ * copies only keys and headers: it reads a value from Arrow's memory until the value's row is reported.
  */
 
 #include <stddef.h>
@@ -19,9 +19,9 @@
 
 #define ANY_PARTITION (-1)
 
-/* The most rows in one call of librdkafka. */
+/* The maximum number of rows in one call to librdkafka. */
 #define MOST_AT_ONCE 512
-/* While librdkafka's queue is full, how long to serve its callbacks at a time, in ms. */
+/* How long to serve librdkafka's callbacks at a time while its queue is full, in ms. */
 #define FULL_WAIT_MS 2
 
 #define ERROR_TOPIC 256
@@ -62,14 +62,14 @@ struct producer_library {
     int32_t (*msg_partitioner_murmur2)(const void *topic, const void *key, size_t size, int32_t count, void *, void *);
 };
 
-/* A column of texts or bytes, of Arrow: element i is data[offsets[i], offsets[i + 1]), and there is none if its bit is 0.
- * `offsets` is NULL if there is no such column: every element is null. */
+/* An Arrow string or binary column: element i is data[offsets[i], offsets[i + 1]), and is null if its bit in `valid` is 0.
+ * `offsets` is NULL if there is no such column, so that every element is null. */
 struct column {
     const uint8_t *valid;
     const void *offsets;
     const uint8_t *data;
     int64_t start;
-    int64_t wide; /* whether offsets have 64 bits */
+    int64_t wide; /* whether the offsets have 64 bits */
 };
 
 /* A record batch to write. */
@@ -80,13 +80,13 @@ struct rows {
     struct column headers; /* a list: `data` is not used */
     struct column header_key;
     struct column header_value;
-    /* The number of each row's topic in `topics`. NULL: always the first one. */
+    /* The index of each row's topic in `topics`. NULL: always the first one. */
     const int32_t *topic;
     void **topics;
     const char **topic_names;
-    /* The partition of each row. NULL: any partition. */
+    /* Each row's partition. NULL: any partition. */
     const int32_t *partitions;
-    /* How many of the rows are not reported yet. The rows, and this number, must stay where they are until it is 0. */
+    /* How many of the rows have not been reported yet. The rows and this counter must stay at their addresses until it is 0. */
     int64_t *unreported;
 };
 
@@ -94,10 +94,10 @@ struct outlet {
     struct producer_library library;
     void *handle;
     struct message *messages; /* MOST_AT_ONCE */
-    /* The sums over the rows that were added. */
+    /* The number and the checksum of the rows that have been added. */
     int64_t added;
     uint64_t checksum;
-    /* Counts the rows without a key whose partition was chosen, starting at a random number. */
+    /* Counts the rows without a key for which a partition was chosen, starting at a random number. */
     uint64_t without_key;
     /* The error of the row that could not be enqueued, or of the first row that could not be delivered. */
     int64_t failed;
@@ -133,13 +133,13 @@ static struct bytes element(const struct column *column, int64_t index) {
         return found;
     int64_t from = offset_at(column, index);
     found.size = offset_at(column, index + 1) - from;
-    /* For a column of empty texts Arrow may have no data at all. */
+    /* Arrow may have no data at all for a column of empty strings. */
     found.data = column->data == NULL ? nothing : column->data + from;
     return found;
 }
 
-/* The checksum. sink/checksum.py has the same in Python; both must give the same number, since a replay may run on another executor.
- * It finds rows that differ by accident, and is no defence against an attacker. */
+/* The checksum. sink/checksum.py implements the same one in Python. Both must return the same number, because a replay may run on
+ * another executor. The checksum detects rows that differ by accident, and is no defense against attackers. */
 #define FACTOR 0x9E3779B97F4A7C15ULL
 #define LANES 4
 #define STRIDE (8 * LANES)
@@ -149,7 +149,7 @@ static uint64_t mixed(uint64_t hash, uint64_t word) {
     return hash ^ (hash >> 32);
 }
 
-/* Up to eight bytes, the first one lowest. */
+/* Returns up to eight bytes as a number, with the first byte as the lowest. */
 static uint64_t word_at(const uint8_t *at, size_t size) {
     uint64_t word = 0;
     memcpy(&word, at, size);
@@ -166,7 +166,7 @@ static uint64_t with_bytes(uint64_t hash, struct bytes bytes) {
     const uint8_t *at = bytes.data;
     int64_t left = bytes.size;
     if (left >= STRIDE) {
-        /* Four lanes, which the processor mixes at the same time. */
+        /* Four lanes, which the CPU mixes in parallel. */
         uint64_t lanes[LANES] = {hash, hash + 1, hash + 2, hash + 3};
         for (; left >= STRIDE; left -= STRIDE, at += STRIDE)
             for (int lane = 0; lane < LANES; lane++)
@@ -199,27 +199,27 @@ static uint64_t row_hash(const struct rows *rows, int64_t row) {
             hash = with_bytes(hash, element(&rows->header_value, at));
         }
     }
-    /* Mix twice: after one mix, a bit at the top of the last word changes many hashes by the same number, which hides a swap. */
+    /* Mix twice. After one mix, the top bit of the last word changes many hashes by the same amount, which would hide a swap. */
     return mixed(mixed(hash, 0), 0);
 }
 
-/* Adds the rows from `row` up to, and without, `end` to the count and to the checksum. */
+/* Adds the rows [row, end) to the count and the checksum. */
 static void add(struct outlet *out, const struct rows *rows, int64_t row, int64_t end) {
     out->added += end - row;
     for (; row < end; row++)
         out->checksum += row_hash(rows, row);
 }
 
-/* Adds the rows to the count and to the checksum. */
+/* Adds all rows to the count and the checksum. */
 EXPORT void gs_add(struct outlet *out, const struct rows *rows) { add(out, rows, 0, rows->count); }
 
-/* How many rows without a key go to a partition before the next partition gets as many. This way a small task has only one
- * partition in its transaction, and a large task writes faster than with a partition for each row. */
+/* How many consecutive rows without a key go to one partition before the next partition gets as many. This way, a small task has
+ * only one partition in its transaction, and a large task writes faster than if each row had its own partition. */
 #define RUN 64
 
-/* librdkafka's partitioner callback, which chooses by the key if there is one, as Java's producer does. librdkafka's own
- * `murmur2_random` treats partitions as unavailable that are only not assigned yet, as long as rows are enqueued without a pause,
- * and one partition gets twice the rows of others. librdkafka's main thread may call this as well. */
+/* librdkafka's partitioner callback, which chooses by the key if there is one, as the Java producer does. As long as rows are
+ * enqueued without a pause, librdkafka's own `murmur2_random` treats partitions as unavailable that have just not been assigned
+ * yet, and one partition gets twice as many rows as the others. librdkafka's main thread may also call this function. */
 EXPORT int32_t gs_partition(const void *topic, const void *key, size_t size, int32_t count, void *opaque, void *message) {
     struct outlet *out = opaque;
     if (key != NULL)
@@ -238,7 +238,7 @@ static void note(struct outlet *out, int32_t error, const char *topic, int32_t p
         strncat(out->error_topic, topic, ERROR_TOPIC - 1);
 }
 
-/* Returns the number of bytes in a row's headers in librdkafka's form. */
+/* Returns the number of bytes in the headers of a librdkafka message. */
 static int64_t size_of_headers(const struct producer_library *library, const struct message *message) {
     int64_t sum = 0;
     void *headers = NULL;
@@ -252,7 +252,7 @@ static int64_t size_of_headers(const struct producer_library *library, const str
     return sum;
 }
 
-/* Returns the number of bytes in a row's headers in Arrow's form. */
+/* Returns the number of bytes in the headers of an Arrow row. */
 static int64_t size_of_headers_at(const struct rows *rows, int64_t row) {
     int64_t sum = 0;
     if (!is_null(&rows->headers, row)) {
@@ -263,7 +263,7 @@ static int64_t size_of_headers_at(const struct rows *rows, int64_t row) {
     return sum;
 }
 
-/* librdkafka's delivery report callback. The client's opaque is the outlet, the row's is the number of unreported rows. */
+/* librdkafka's delivery report callback. The client's opaque is the outlet, and the row's is the number of unreported rows. */
 EXPORT void gs_delivered(void *handle, const struct message *message, void *opaque) {
     struct outlet *out = opaque;
     --*(int64_t *)message->private_;
@@ -284,8 +284,9 @@ static void fill(const struct rows *rows, int64_t row, struct message *message) 
     message->private_ = rows->unreported;
 }
 
-/* Returns whether a row must be enqueued by itself, because a batch of librdkafka has no headers. In a transaction, a batch for a
- * topic that librdkafka does not know yet would also fail (`rd_kafka_produce_batch` adds partition -1 to the transaction). */
+/* Returns whether a row must be enqueued by itself: it has headers, which a librdkafka batch cannot have, or it names its
+ * partition. In a transaction, a batch with partitions for a topic that librdkafka does not know yet would fail
+ * (`rd_kafka_produce_batch` adds partition -1 to the transaction). */
 static int alone(const struct rows *rows, int64_t row) {
     return !is_null(&rows->headers, row) || partition_at(rows, row) != ANY_PARTITION;
 }
@@ -322,8 +323,8 @@ static int32_t produce_alone(struct outlet *out, const struct rows *rows, int64_
     return code;
 }
 
-/* Enqueues rows from `first` on that have the same topic. Returns how many were enqueued before librdkafka's queue was full, or
- * before a row was refused. */
+/* Enqueues rows with the same topic, starting at `first`. Returns how many were enqueued before librdkafka's queue was full or a
+ * row was refused. */
 static int64_t produce_run(struct outlet *out, const struct rows *rows, int64_t first, int32_t *error) {
     int count = 0;
     while (count < MOST_AT_ONCE && first + count < rows->count && topic_at(rows, first + count) == topic_at(rows, first)) {
@@ -341,8 +342,8 @@ static int64_t produce_run(struct outlet *out, const struct rows *rows, int64_t 
     return count;
 }
 
-/* Enqueues rows from `row` on, for up to about `most_ms` while librdkafka's queue is full. Returns the next row to enqueue:
- * `rows->count` after the last one. It returns early once a row has failed. */
+/* Enqueues rows, starting at `row`, and keeps trying for up to about `most_ms` while librdkafka's queue is full. Returns the next
+ * row to enqueue, which is `rows->count` after the last one. Returns early if a row has failed. */
 EXPORT int64_t gs_produce(struct outlet *out, const struct rows *rows, int64_t row, int most_ms) {
     out->library.poll(out->handle, 0);
     while (row < rows->count && out->failed == 0) {

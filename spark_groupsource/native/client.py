@@ -1,4 +1,4 @@
-"""Makes a client with librdkafka's C API from finished settings, and handles its log lines, errors and login tokens."""
+"""Creates a client from finished settings with librdkafka's C API, and handles its log lines, errors and login tokens."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LEVELS = (
     logging.INFO,
     logging.DEBUG,
 )
-"""The log level of each syslog severity, which librdkafka uses."""
+"""The Python log level for each syslog severity, which is what librdkafka uses."""
 
 
 class NativeClient:
-    """A consumer or a producer of librdkafka. Its log lines, errors and reports arrive in one queue, which its owner polls.
+    """A librdkafka consumer or producer. Its log lines, errors and reports arrive in one queue, which its owner polls.
 
     Args:
         kind: `CONSUMER` or `PRODUCER`.
@@ -65,7 +65,7 @@ class NativeClient:
         def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
             on_error(KafkaError(code, decoded(reason)))
 
-        # librdkafka does not hold references to the callbacks.
+        # Keep these, because librdkafka holds no references to the callbacks.
         self._note = ErrorCallback(note)
         self._refresh = refresh_callback(self._kafka, client, tokens) if tokens is not None else None
         save_address_space()
@@ -73,11 +73,11 @@ class NativeClient:
         self._kafka.set_log_queue(self._handle, None)
 
     def connect(self, timeout_s: float) -> bool:
-        """Wait for a connection to a broker, best effort, because other calls would wait longer for one.
+        """Wait for a broker connection, best effort, because other calls would wait longer for one.
 
-        librdkafka looks for a coordinator or a leader only every 500 ms, and a new client drops its first connection, to the
-        bootstrap server, once it has the list of brokers. For a request to a particular broker it connects immediately, and the
-        connection stays, no matter what the broker answers.
+        librdkafka looks up a coordinator or a leader only every 500 ms, and a new client drops its first connection, to the
+        bootstrap server, once it has the list of brokers. For a request to a particular broker, it connects immediately, and the
+        connection stays open no matter what the broker answers.
 
         Args:
             timeout_s: How long to wait, in seconds.
@@ -94,7 +94,7 @@ class NativeClient:
         return event is not None
 
     def abandon(self) -> None:
-        """Forget the client in a forked child. Nothing needs to be done, because Python never frees librdkafka's client."""
+        """Leak the client in a forked child. There is nothing to do, because Python never frees librdkafka's client."""
 
     def _prepare(self, conf: int) -> None:
         """Set the callbacks that only this kind of client has."""
@@ -105,7 +105,8 @@ class NativeClient:
             for name, value in client.items():
                 if name != OAUTH_CALLBACK:
                     self._set(conf, name, value, client)
-            # With this, the thread that polls calls the log callback. Without it, librdkafka's own threads would run Python code.
+            # With this setting, the polling thread calls the log callback. Without it, librdkafka's own threads would run Python
+            # code.
             self._set(conf, "log.queue", "true", client)
             self._kafka.conf_set_error_cb(conf, self._note)
             self._kafka.conf_set_log_cb(conf, _log_callback)
@@ -126,7 +127,7 @@ class NativeClient:
         return handle
 
     def _serve_refresh(self, handle: int, client: Mapping[str, str]) -> None:
-        """Make librdkafka ask for tokens on its own thread, so that it does so even while the client is not used."""
+        """Make librdkafka ask for tokens on its own thread, so that it does so even while the client is not in use."""
         refused = self._kafka.sasl_background_callbacks_enable(handle)
         if refused is not None:
             text = decoded(self._kafka.error_string(refused))
@@ -145,7 +146,7 @@ class NativeClient:
 
 
 def decoded(reason: bytes | None) -> str:
-    """Return a text from librdkafka as a string, or an empty string for `None`."""
+    """Decode a string from librdkafka. Returns an empty string for `None`."""
     return (reason or b"").decode("utf-8", "replace")
 
 
@@ -161,14 +162,14 @@ log = logging.getLogger(__name__)
 
 
 def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallback) -> Any:
-    """Return the callback that gives tokens to librdkafka.
+    """Return the callback that provides tokens to librdkafka.
 
-    librdkafka asks for a token when a client is made, and again after four fifths of the token's lifetime. It asks on its own
-    thread, so tokens are renewed even while a task waits for Spark, and while no task uses the client.
+    librdkafka asks for a token when a client is created, and again after four fifths of the token's lifetime. It asks on its own
+    thread, so tokens are renewed even while a task waits for Spark, or no task uses the client.
 
     Args:
-        kafka: The functions of librdkafka. The callback holds no reference to a client.
-        client: The settings of the client, with the name of the function.
+        kafka: librdkafka's functions. The callback holds no reference to a client.
+        client: The client's settings, including the name of the token function.
         tokens: Returns the tokens.
 
     Returns:
@@ -177,7 +178,7 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
     config = client.get("sasl.oauthbearer.config")
 
     def refresh(handle: int, _config: bytes | None, _opaque: int | None) -> None:
-        # Always report a token or a failure, because librdkafka asks again only after one of them.
+        # Always report either a token or a failure, because librdkafka asks again only after one of them.
         try:
             failure = _refused(kafka, handle, tokens(config))
         except BaseException as error:  # noqa: BLE001 -- ctypes would print its text, which may contain a token
@@ -190,9 +191,9 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
 
 
 def _refused(kafka: Any, handle: int, token: Token) -> str | None:
-    """Give a token to librdkafka. Return why librdkafka refuses it, or None if it does not."""
+    """Pass a token to librdkafka, and return why librdkafka refuses it, or None if it does not."""
     texts = [text.encode() for pair in token.extensions.items() for text in pair]
-    # Do not show librdkafka's own text, because it may quote the token.
+    # Do not show librdkafka's own message, because it may quote the token.
     unshown = ctypes.create_string_buffer(TEXT_BYTES)
     code = kafka.oauthbearer_set_token(
         handle,

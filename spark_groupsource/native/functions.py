@@ -1,4 +1,4 @@
-"""Describes to ctypes the functions of librdkafka that this package calls, and those of its own C code."""
+"""Declares, for ctypes, the librdkafka functions that this package calls, and the functions in its own C code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_groupsource.native.structs import (
 )
 
 Signatures = Mapping[str, tuple[Any, tuple[Any, ...]]]
-"""The result type and the argument types of each function, by its name."""
+"""Each function's result type and argument types, by function name."""
 
 _PARTITIONS = POINTER(PartitionListStruct)
 KAFKA_FUNCTIONS: Signatures = {
@@ -103,7 +103,7 @@ KAFKA_FUNCTIONS: Signatures = {
     "error_is_retriable": (c_int, (c_void_p,)),
     "error_txn_requires_abort": (c_int, (c_void_p,)),
 }
-"""The functions of librdkafka, by the name after `rd_kafka_`. `rd_kafka_t *` and other pointers are addresses."""
+"""librdkafka's functions, by name without `rd_kafka_`. `rd_kafka_t *` and other pointers are addresses."""
 
 OUR_FUNCTIONS: Signatures = {
     "abi": (c_int64, ()),
@@ -120,4 +120,4 @@ OUR_FUNCTIONS: Signatures = {
     "delivered": (None, (c_void_p, c_void_p, c_void_p)),
     "partition": (c_int32, (c_void_p, c_void_p, c_size_t, c_int32, c_void_p, c_void_p)),
 }
-"""The functions of _intake.c and _outlet.c, by the name after `gs_`."""
+"""The functions in _intake.c and _outlet.c, by name without `gs_`."""

@@ -1,6 +1,6 @@
-"""Loads two libraries for ctypes: the librdkafka inside confluent-kafka, and this package's own library, which calls it.
+"""Loads two libraries with ctypes: the librdkafka inside confluent-kafka, and this package's own library, which calls it.
 
-Both are checked first. librdkafka must be the copy that confluent-kafka uses, in a version with a known API, and must have all
+Both are checked first. librdkafka must be the copy that confluent-kafka uses, have a version with a known API, and have all
 functions that this package calls. Our own C code must have been compiled for this version of the package.
 """
 
@@ -22,14 +22,14 @@ from spark_groupsource.native.structs import FunctionsStruct, IntakeStruct, Outl
 
 _OLDEST = 0x02100000
 _BELOW = 0x03000000
-"""The supported versions of librdkafka. Within a major version, public structs and functions keep their ABI. At least from 2.2 to
+"""The supported librdkafka versions. Within a major version, public structs and functions keep their ABI. From at least 2.2 to
 2.11, a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
 _OUR_ABI = 9
-"""`GS_ABI` of _native.h."""
+"""`GS_ABI` in _native.h."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
-"""Our compiled C code. setup.py gives it this name in a source tree and in every wheel."""
+"""Our compiled C code. setup.py gives the file this name in a source tree and in every wheel."""
 
 _KAFKA_PREFIX = "rd_kafka_"
 _OUR_PREFIX = "gs_"
@@ -44,11 +44,11 @@ _INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a late
 
 
 class NativeUnavailable(Exception):
-    """This process cannot use the native reader. The text is the reason, as a clause.
+    """This process cannot use the native reader. The message is the reason, as a clause.
 
     Args:
         reason: The reason.
-        advice: What to install for the native reader, as a clause.
+        advice: What to install to get the native reader, as a clause.
     """
 
     def __init__(self, reason: str, advice: str = _INSTALL) -> None:
@@ -58,18 +58,18 @@ class NativeUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Libraries:
-    """Both libraries: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Calls release Python's global lock."""
+    """Both libraries: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Calls release the GIL."""
 
     kafka: Any
     ours: Any
     functions: FunctionsStruct
     producer_functions: ProducerFunctionsStruct
     key_sizes: bool
-    """Whether `ours.key_size` finds the size of a header's key in this version of librdkafka."""
+    """Whether `ours.key_size` finds the size of a header key in this librdkafka version."""
 
 
 class _Functions:
-    """The functions of a library, by their names without the library's prefix."""
+    """A library's functions as attributes, named without the library's prefix."""
 
     def __init__(self, library: ctypes.CDLL, prefix: str, api: Signatures) -> None:
         for name, (result, arguments) in api.items():
@@ -95,18 +95,18 @@ def why_unavailable() -> NativeUnavailable | None:
 
 @functools.cache
 def load_libraries() -> Libraries:
-    """Load both libraries and check them.
+    """Load and check both libraries, once per process.
 
     Raises:
-        NativeUnavailable: They cannot be used.
+        NativeUnavailable: The libraries cannot be used.
     """
-    # 1. Check the version of our own library and the sizes of its structs, because it would write beyond a smaller struct's end.
+    # 1. Check the version and the struct sizes of our own library, because it would write past the end of a smaller struct.
     ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, OUR_FUNCTIONS)
     sizes = (ours.size_of_intake(), ours.size_of_outlet(), ours.size_of_rows())
     if ours.abi() != _OUR_ABI or sizes != tuple(map(ctypes.sizeof, (IntakeStruct, OutletStruct, RowsStruct))):
         raise NativeUnavailable("its C code was compiled for another version of this package")
-    # 2. Check confluent-kafka's librdkafka. Its module cimpl is linked to the bundled copy, so the symbols are found through it.
-    #    Two copies in one process would each have their own threads and versions of structs, so the versions are compared.
+    # 2. Check confluent-kafka's librdkafka. Its cimpl module is linked to the bundled copy, so the symbols are found through it.
+    #    Compare the versions, because two copies in one process would each have their own threads and struct versions.
     kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__, _INSTALL_CONFLUENT), _KAFKA_PREFIX, KAFKA_FUNCTIONS)
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
@@ -125,7 +125,7 @@ _TRIED_VALUES = (None, b"", b"v\0v")
 
 
 def _finds_key_sizes(kafka: Any, ours: Any) -> bool:
-    """Return whether this librdkafka keeps the size of a header's key where `gs_key_size` reads it."""
+    """Return whether this librdkafka stores the size of a header key where `gs_key_size` reads it."""
     tried = [(key, value) for key in _TRIED_KEYS for value in _TRIED_VALUES]
     headers = kafka.headers_new(len(tried))
     try:

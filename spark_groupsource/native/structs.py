@@ -1,4 +1,4 @@
-"""Describes to ctypes the structs and constants of librdkafka's C API, and of this package's own C code."""
+"""Declares, for ctypes, the structs and constants in librdkafka's C API and in this package's own C code."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ctypes
 from ctypes import POINTER, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 _EVENT_TEXT = 512
-"""`EVENT_TEXT` of _intake.c."""
+"""`EVENT_TEXT` in _intake.c."""
 
 _ERROR_TOPIC = 256
-"""`ERROR_TOPIC` of _outlet.c."""
+"""`ERROR_TOPIC` in _outlet.c."""
 
 MOST_COLUMNS = 8
-"""`COLUMNS` of _intake.c."""
+"""`COLUMNS` in _intake.c."""
 
 PRODUCER = 0
 CONSUMER = 1
@@ -20,7 +20,7 @@ CONF_OK = 0
 NO_ERROR = 0
 
 TEXT_BYTES = 512
-"""The size of the buffer for an error text of librdkafka."""
+"""The size of the buffer for a librdkafka error message, in bytes."""
 
 ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
@@ -69,7 +69,7 @@ class MetadataStruct(ctypes.Structure):
 
 
 class FunctionsStruct(ctypes.Structure):
-    """`struct library` of _intake.c: the functions of librdkafka that it calls, by their names without `rd_kafka_`."""
+    """`struct library` in _intake.c: the librdkafka functions that it calls, named without `rd_kafka_`."""
 
     _fields_ = [
         ("consume_batch_queue", c_void_p),
@@ -84,7 +84,7 @@ class FunctionsStruct(ctypes.Structure):
 
 
 class IntakeStruct(ctypes.Structure):
-    """`struct intake` of _intake.c, which explains the fields."""
+    """`struct intake` in _intake.c, where the fields are explained."""
 
     _fields_ = [
         ("library", FunctionsStruct),
@@ -125,7 +125,7 @@ class IntakeStruct(ctypes.Structure):
 
 
 class ProducerFunctionsStruct(ctypes.Structure):
-    """`struct producer_library` of _outlet.c: the functions of librdkafka that it calls, by their names without `rd_kafka_`."""
+    """`struct producer_library` in _outlet.c: the librdkafka functions that it calls, named without `rd_kafka_`."""
 
     _fields_ = [
         ("produce_batch", c_void_p),
@@ -144,7 +144,7 @@ class ProducerFunctionsStruct(ctypes.Structure):
 
 
 class ColumnStruct(ctypes.Structure):
-    """`struct column` of _outlet.c, which explains the fields of this and the next two structs."""
+    """`struct column` in _outlet.c, where the fields of this and the next two structs are explained."""
 
     _fields_ = [
         ("valid", c_void_p),
@@ -156,7 +156,7 @@ class ColumnStruct(ctypes.Structure):
 
 
 class RowsStruct(ctypes.Structure):
-    """`struct rows` of _outlet.c."""
+    """`struct rows` in _outlet.c."""
 
     _fields_ = [
         ("count", c_int64),
@@ -174,7 +174,7 @@ class RowsStruct(ctypes.Structure):
 
 
 class OutletStruct(ctypes.Structure):
-    """`struct outlet` of _outlet.c."""
+    """`struct outlet` in _outlet.c."""
 
     _fields_ = [
         ("library", ProducerFunctionsStruct),
@@ -192,7 +192,7 @@ class OutletStruct(ctypes.Structure):
 
 
 class ArrayStruct(ctypes.Structure):
-    """`struct ArrowArray` of Arrow's C data interface."""
+    """`struct ArrowArray` in Arrow's C data interface."""
 
     _fields_ = [
         ("length", c_int64),

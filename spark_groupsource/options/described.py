@@ -1,7 +1,7 @@
-"""Attaches a description to each field of an options model: name, default, meaning, and the kinds of query that use the option.
+"""Attaches a description to each field of an options model: its name, default, meaning, and the kinds of query that use it.
 
-`make pages` writes docs/options.md from these descriptions. The checks of streams and batch reads, and the comparison with
-Spark's own source, use them, too.
+`make pages` generates docs/options.md from these descriptions. The checks of streams and batch reads, and the comparison with
+Spark's own source, also use them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pydantic.fields import FieldInfo
 from spark_groupsource.kafka_settings.secrets import shown
 
 Use = Literal["both", "streams", "batch"]
-"""Where an option has an effect: `spark.readStream`, `spark.read`, or both."""
+"""Where an option takes effect: `spark.readStream`, `spark.read`, or both."""
 
 
 class About(NamedTuple):
     """The description of an option."""
 
     section: str
-    """The heading in docs/options.md under which the option has its row."""
+    """The heading in docs/options.md under which the option is listed."""
     meaning: str
     """One or more sentences, in Markdown."""
     default: str
@@ -31,9 +31,9 @@ class About(NamedTuple):
     only_here: bool
     """Whether Spark's own source lacks the option."""
     refused_by_streams: str | None
-    """Why `spark.readStream` refuses it, if it does."""
+    """Why `spark.readStream` refuses the option, or `None` if it does not."""
     warned_of: bool
-    """Whether `spark.read` warns that it has no effect."""
+    """Whether `spark.read` warns that the option has no effect."""
 
 
 def option(
@@ -49,19 +49,19 @@ def option(
     shown_default: str | None = None,
     private: bool = False,
 ) -> Any:
-    """Return the field of an option.
+    """Return a model field for an option.
 
     Args:
-        name: the option.
-        default: the default, as a user would write it. `None` if there is none.
-        section: see `About`.
-        meaning: see `About`.
-        use: see `About`.
-        only_here: see `About`.
-        refused_by_streams: see `About`. Such an option is only for batch reads.
-        warned_of: see `About`. Only if `use` is "streams".
-        shown_default: the default on the page, if it is not `default`.
-        private: whether `repr` hides the value.
+        name: The option's name.
+        default: The default, as a user would write it, or `None` if there is none.
+        section: See `About`.
+        meaning: See `About`.
+        use: See `About`.
+        only_here: See `About`.
+        refused_by_streams: See `About`. Such an option is only for batch reads.
+        warned_of: See `About`. Only if `use` is "streams".
+        shown_default: The default to show on the page, if it differs from `default`.
+        private: Whether `repr` hides the value.
     """
     shown = shown_default or ("none" if default is None else f"`{default}`")
     about = About(section, meaning, shown, "batch" if refused_by_streams else use, only_here, refused_by_streams, warned_of)
@@ -70,17 +70,17 @@ def option(
 
 
 def described(model: type[BaseModel]) -> dict[str, About]:
-    """Return every option of a model by its name."""
+    """Return the descriptions of all options in a model, by option name."""
     fields = ((field.alias, _about(field)) for field in model.model_fields.values())
     return {name: about for name, about in fields if name is not None and about is not None}
 
 
 def wrong_values(error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option with a wrong value, without showing a secret.
+    """Yield a sentence for each option with an invalid value, without showing any secret.
 
     Args:
-        error: The model's error.
-        values: The user's values, by the names of the options.
+        error: The error that the model raised.
+        values: The user's values, by option name.
     """
     for mistake in error.errors(include_url=False, include_input=False):
         name = str(mistake["loc"][0])

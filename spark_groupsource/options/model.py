@@ -1,7 +1,8 @@
-"""Defines every option of the source, and reads the options of a query.
+"""Defines all of the source's options, and reads a query's options.
 
-Names, defaults and meanings are those of Spark's own Kafka source, but `kafka.group.id` is required, and a few options exist only
-for a member of a group. One error lists all mistakes before anything starts. No error and no `repr` shows a secret.
+Names, defaults and meanings are the same as in Spark's own Kafka source, but `kafka.group.id` is required, and a few options
+exist only because the query is a group member. A single error lists all problems before anything starts. No error or `repr` shows
+a secret.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ AMOUNT = "How much in a micro-batch and in a task"
 HANDOFF = "Hand-off between queries"
 MEMBERSHIP = "Membership in the group"
 METRICS = "Metrics"
-"""The headings of docs/options.md."""
+"""The headings in docs/options.md."""
 
 
 class Options(PlainModel):
-    """The checked options of a source, as `parse` returns them. They never change."""
+    """The validated options of a source, as returned by `parse`. Immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -94,7 +95,7 @@ class Options(PlainModel):
             "committed offsets of the group."
         ),
     )
-    """A word such as `latest`, or the offsets; see `stream_start` and `batch_start`."""
+    """A word such as `latest`, or offsets; see `stream_start` and `batch_start`."""
 
     starting_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = option(
         "startingOffsetsByTimestamp",
@@ -296,7 +297,7 @@ class Options(PlainModel):
             "leaves such ranges warns when it starts."
         ),
     )
-    """`hold`, or the number of ms after which to read the ranges; see `held_claims_choice`."""
+    """`hold`, or how long to wait before reading the ranges, in ms; see `held_claims_choice`."""
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
@@ -338,18 +339,18 @@ class Options(PlainModel):
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their `repr` hides."""
+    """The user's `kafka.*` options, translated for librdkafka. They contain secrets, which their `repr` hides."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
-        """Read the options that Spark passes on, with names in upper or lower case.
+        """Validate the options that Spark passes on, whose names may be in upper or lower case.
 
         Args:
             options: The options that the user set.
-            use: The kind of query, if it is known. Some options are for only one kind.
+            use: The kind of query, if known. Some options are for only one kind.
 
         Raises:
-            OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
+            OptionError: The message lists every problem: the option, its value unless it is secret, and what is allowed.
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
         written = {name.lower(): name for name in options}
@@ -372,7 +373,7 @@ class Options(PlainModel):
         return parsed
 
     def _conflicts(self) -> Iterator[str]:
-        """Yield a mistake for each combination of options that are valid alone but not together."""
+        """Yield a problem for each combination of options that are valid on their own but not together."""
         for name, limit_ms, reason in (
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "because new members wait while others drain"),
@@ -438,18 +439,18 @@ class Options(PlainModel):
 
     @property
     def stream_start(self) -> Position:
-        """The position at which a stream starts in partitions without a committed offset."""
+        """Where a stream starts in partitions without a committed offset."""
         return self._starting("latest")
 
     @property
     def batch_start(self) -> Position | Literal["committed"]:
-        """The position at which a batch read starts."""
+        """Where a batch read starts."""
         start = self._starting("earliest")
         return "committed" if start == "earliest" and self.starting_offsets == "committed" else start
 
     @property
     def batch_end(self) -> Position:
-        """The position at which a batch read ends (exclusive)."""
+        """Where a batch read ends (exclusive)."""
         if self.ending_timestamp is not None:
             return ByTime("endingTimestamp", self.ending_timestamp, or_latest=True)
         if self.ending_offsets_by_timestamp is not None:
@@ -468,7 +469,7 @@ class Options(PlainModel):
 
     @property
     def without_effect_on_a_batch(self) -> list[str]:
-        """The given options that have no effect on a batch read."""
+        """The options that the user set although they have no effect on a batch read."""
         return [name for name, about in DESCRIBED.items() if about.warned_of and self._gives(name)]
 
     def _gives(self, alias: str) -> bool:
@@ -481,12 +482,12 @@ class Options(PlainModel):
 
     @property
     def group_instance_id(self) -> str | None:
-        """The static member's name (`kafka.group.instance.id`, KIP-345)."""
+        """The static member's instance id (`kafka.group.instance.id`, KIP-345)."""
         return self.kafka.get("group.instance.id")
 
     @property
     def query_name(self) -> str:
-        """The user's name for the query: its `kafka.client.id`, or the static member's name, or empty if neither is set."""
+        """The user's name for the query: its `kafka.client.id`, or else the static member's instance id, or else empty."""
         return self.kafka.get("client.id") or self.group_instance_id or ""
 
     @property
@@ -496,38 +497,38 @@ class Options(PlainModel):
 
     @property
     def assignment_strategy(self) -> str:
-        """The member's assignors (classic), or the broker's assignor (KIP-848), where `server` means that the broker chooses."""
+        """The member's assignors (classic) or the broker's assignor (KIP-848), where `server` means that the broker chooses."""
         if self.group_protocol == "consumer":
             return self.kafka.get("group.remote.assignor", "server")
         return self.member_settings()["partition.assignment.strategy"]
 
     @property
     def read_committed(self) -> bool:
-        """Whether the query skips records of open and aborted transactions (`kafka.isolation.level`)."""
+        """Whether the query skips records from open and aborted transactions (`kafka.isolation.level`)."""
         return self.client_settings()["isolation.level"] == "read_committed"
 
     @property
     def max_poll_interval_ms(self) -> int:
-        """The longest time between two polls of the member, in ms."""
+        """The maximum time between two polls by the member, in ms."""
         return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
     def held_claims_choice(self) -> HeldClaims:
-        """Return the user's choice for ranges that are held for other streams."""
+        """Return what the user wants to happen to ranges that are held for other streams."""
         if self.held_claims is None:
             return HeldClaims(chosen=False)
         return HOLD if self.held_claims == "hold" else HeldClaims(reread_after_s=self.held_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:
-        """Return the settings of a client that only sends requests. They contain secrets."""
+        """Return the settings for a client that only sends requests. They contain secrets."""
         return client_settings(self.kafka)
 
     def member_settings(self) -> dict[str, str]:
-        """Return the settings of the driver's group member. They contain secrets."""
+        """Return the settings for the driver's group member. They contain secrets."""
         leaves_out = self.subscribe_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
-        """Return the settings for tasks that read the columns of `schema`, or of Spark's own source. They contain secrets."""
+        """Return the settings for tasks that read the columns of `schema` or Spark's own columns. They contain secrets."""
         from spark_groupsource.fetch.arrow_schema import arrow_schema
 
         return FetchSettings(
@@ -539,7 +540,7 @@ class Options(PlainModel):
         )
 
     def subscription(self) -> list[str]:
-        """Return the argument of `Consumer.subscribe`: topics, or one pattern."""
+        """Return the argument for `Consumer.subscribe`: topics, or one pattern."""
         return [f"^({self.subscribe_pattern})$"] if self.subscribe_pattern else list(self.subscribe or ())
 
     def matches(self, topic: str) -> bool:
@@ -556,7 +557,7 @@ class Options(PlainModel):
 
 
 DESCRIBED = described(Options)
-"""Every option by its name, except for `kafka.*`."""
+"""The descriptions of all options except `kafka.*`, by option name."""
 
 
 def _alias(name: str) -> str:

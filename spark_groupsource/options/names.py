@@ -1,4 +1,4 @@
-"""Finds options that are missing, refused or misspelt."""
+"""Finds options that are missing, refused or misspelled."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ REFUSED_OPTIONS: Mapping[str, str] = {
         'Spark\'s own source, format("kafka")'
     ),
 }
-"""Known options that are refused, with the reason."""
+"""Known options that are refused, each with the reason."""
 
 OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
     "topic": ("subscribe",),
     "topics": ("subscribe", "topic"),
     "subscribe": ("topic",),
 }
-"""The options that a user probably means with a name of another connector, or of the sink, which has `topic`."""
+"""The options that a user probably means by a name from another connector, or by the sink's `topic`."""
 
 IGNORED = frozenset({"groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms"})
-"""Options of Spark's own source that have no effect here, in lower case. Spark also ignores the first with kafka.group.id."""
+"""Options of Spark's own source that have no effect here, in lower case. With kafka.group.id, Spark also ignores the first
+one."""
 
 SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 
@@ -38,12 +39,12 @@ REQUIRED: Mapping[str, str] = {
 
 
 def is_kafka(name: str) -> bool:
-    """Return whether an option is a setting of the Kafka client."""
+    """Return whether an option is a Kafka client setting."""
     return name.startswith("kafka.")
 
 
 def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
-    """Yield a mistake for each required option that is missing, and if two subscriptions are given."""
+    """Yield a problem for each required option that is missing, and one if there are two subscriptions."""
     if {"subscribe", "subscribePattern"} <= options:
         yield "subscribe and subscribePattern exclude each other: remove one of them."
     elif not options & {"subscribe", "subscribePattern"} and not given & {"assign", "topic", "topics"}:
@@ -55,10 +56,10 @@ def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iter
 
 
 def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[str]:
-    """Yield a mistake for each name that is not an option, without its value, because a misspelt option may hold a secret.
+    """Yield a problem for each name that is not an option, without its value, which may be a secret if the name is misspelled.
 
     Args:
-        names: The given names. Spark passes them on in lower case.
+        names: The names that the user set. Spark passes them on in lower case.
         options: The names of all options.
     """
     refused = {name.lower(): name for name in REFUSED_OPTIONS}
@@ -77,7 +78,7 @@ def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[s
 
 
 def _meant(name: str, known: Mapping[str, str]) -> list[str]:
-    """Return the options that the user probably meant, the most likely first."""
+    """Return the options that the user probably meant, most likely first."""
     if shown_name(name) != name:
         return []
     lower = name.lower()
@@ -86,7 +87,7 @@ def _meant(name: str, known: Mapping[str, str]) -> list[str]:
 
 
 def _with_capitals_of(option: str, name: str) -> str:
-    """Return a name as the user probably wrote it, because Spark passes on only its lower-case form."""
+    """Return a name with the capitals that the user probably wrote, because Spark passes on only its lower-case form."""
     if name != name.lower() or "_" in name:
         return name
     letters = list(name)

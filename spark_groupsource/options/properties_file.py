@@ -1,7 +1,7 @@
-"""Reads Java properties files: client settings (`--command-config`) as for Kafka's own tools, and options (`check --conf`).
+"""Reads Java properties files: client settings (`--command-config`), as for Kafka's own tools, and options (`check --conf`).
 
-A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887), so that no file
-needs to contain a password. Variables in `kafka.client.rack` are not replaced here, because each executor has its own rack.
+A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887), so no file has to
+contain a password. Variables in `kafka.client.rack` are not replaced here, because each executor has its own rack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import LEFT_OUT_IF_UNSET
 
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)(?P<separator>[ \t\f]*[=:]?[ \t\f]*)(?P<value>.*)", re.DOTALL)
-"""A key, followed by `=`, `:` or blanks. A character after a backslash is always a part of the key."""
+"""A key, followed by `=`, `:` or blanks. A character after a backslash is always part of the key."""
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _MALFORMED = re.compile(r"\$\{env:", re.IGNORECASE)
@@ -24,21 +24,22 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read a Java properties file, for example the options of a query: `.options(**read_properties("orders.properties"))`.
+    """Read a Java properties file, such as a query's options: `.options(**read_properties("orders.properties"))`.
 
-    The file is read in UTF-8, as `java.util.Properties.load` would read it, except that a name without a value is an error: it
-    may be the rest of a password or key that was pasted over several lines. The last value of a duplicated name counts.
-    `${env:NAME}` in a value is replaced by that environment variable. In `kafka.client.rack` each executor replaces it.
+    The file is read as UTF-8, in the same way as `java.util.Properties.load`, except that a name without a value is an error,
+    because it may be the rest of a password or key that was pasted across several lines. If a name is duplicated, the last value
+    counts. `${env:NAME}` in a value is replaced with that environment variable. In `kafka.client.rack`, each executor replaces
+    it.
 
     Args:
-        path: the file. `groupkafka check --conf` reads its file in the same way.
+        path: The file. `groupkafka check --conf` reads its file in the same way.
 
     Returns:
-        Each key with its value.
+        The values by key.
 
     Raises:
-        OptionError: The file cannot be read, a line has a name without a value, or a variable is malformed or not set. The text
-            shows no value.
+        OptionError: The file cannot be read, a line has a name without a value, or a variable is malformed or not set. The
+            message shows no values.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -66,7 +67,7 @@ def _with_environment(key: str, value: str) -> str:
 
 
 def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the entries of a properties file. An error names the file by `path`."""
+    """Parse the contents of a properties file. `path` names the file in error messages."""
     properties: dict[str, str] = {}
     pending = ""
     # `splitlines` would also split at characters that a password may contain. The last line may end with a backslash.
@@ -95,7 +96,7 @@ def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
 
 def _unescaped(text: str) -> str:
     plain = _ESCAPE.sub(lambda match: chr(int(match["unicode"], 16)) if match["unicode"] else _plain(match["char"]), text)
-    # Java writes a character such as an emoji as two escapes, one for each half of a surrogate pair.
+    # Java writes characters such as emoji as two escapes, one for each half of a surrogate pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

@@ -1,6 +1,6 @@
-"""Defines every option of the sink, and reads the options of a write.
+"""Defines all of the sink's options, and reads the options for a write.
 
-Names, defaults and meanings are those of Spark's own Kafka sink. A few more options control exactly-once.
+Names, defaults and meanings are the same as in Spark's own Kafka sink. A few additional options control exactly-once writes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from spark_groupsource.sink.settings import SinkSettings
 
 WRITING = "Writing"
 ONCE = "Each record once"
-"""The headings of docs/sink.md."""
+"""The headings in docs/sink.md."""
 
 GIVEN_BY_SPARK = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "trigger"})
-"""Options of Spark's writer, in lower case, which Spark may pass on together with the options of the sink."""
+"""Spark's own writer options, in lower case, which Spark may pass on together with the sink's options."""
 
 Guarantee = Literal["exactly-once", "at-least-once"]
 
@@ -51,7 +51,7 @@ def _prefix(text: str) -> str:
 
 
 class SinkOptions(PlainModel):
-    """The checked options of a sink, as `parse` returns them. They never change."""
+    """The validated options of a sink, as returned by `parse`. Immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -115,18 +115,18 @@ class SinkOptions(PlainModel):
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their `repr` hides."""
+    """The user's `kafka.*` options, translated for librdkafka. They contain secrets, which their `repr` hides."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"]) -> SinkOptions:
-        """Read the options that Spark passes on, with names in upper or lower case.
+        """Validate the options that Spark passes on, whose names may be in upper or lower case.
 
         Args:
             options: The options that the user set.
             use: The kind of write.
 
         Raises:
-            OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
+            OptionError: The message lists every problem: the option, its value unless it is secret, and what is allowed.
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in GIVEN_BY_SPARK}
         written = {name.lower(): name for name in options}
@@ -148,7 +148,7 @@ class SinkOptions(PlainModel):
         return parsed
 
     def _conflicts(self, use: Literal["stream", "batch"]) -> Iterator[str]:
-        """Yield a mistake for each combination of options that are valid alone but not together."""
+        """Yield a problem for each combination of options that are valid on their own but not together."""
         once = self.exactly_once(use)
         if use == "batch" and self.delivery_guarantee == "exactly-once":
             yield (
@@ -185,7 +185,7 @@ class SinkOptions(PlainModel):
         return use == "stream" and self.delivery_guarantee != "at-least-once"
 
     def sink_settings(self, use: Literal["stream", "batch"]) -> SinkSettings:
-        """Return the settings with which tasks write. They contain secrets."""
+        """Return the settings for tasks that write. They contain secrets."""
         once = self.exactly_once(use)
         return SinkSettings(
             producer=producer_settings(self.kafka, exactly_once=once),
@@ -199,7 +199,7 @@ class SinkOptions(PlainModel):
 
 
 def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
-    """Yield a mistake for timeouts that do not fit together. librdkafka would refuse them only in a task, under its own names."""
+    """Yield problems for conflicting timeouts, which librdkafka would otherwise refuse in a task, under its own names."""
     delivery, transaction = int(merged["message.timeout.ms"]), merged.get("transaction.timeout.ms")
     if delivery == 0:
         yield "kafka.delivery.timeout.ms=0 would wait forever for brokers that do not answer: set a time above 0, in ms."
@@ -220,4 +220,4 @@ def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
 
 
 DESCRIBED_OF_SINK = described(SinkOptions)
-"""Every option of the sink by its name, except for `kafka.*`."""
+"""The descriptions of all sink options except `kafka.*`, by option name."""

@@ -1,7 +1,7 @@
-"""Turns the start and end that the user wrote into offsets of the current logs.
+"""Converts the user's start and end positions to offsets in the current logs.
 
-The rules are those of Spark's Kafka source. A position that names partitions must name all of them. If a partition has no record
-at or after a time, that is an error, or means the end of the partition.
+The rules are the same as in Spark's Kafka source. A position that names partitions must name all of them. If a partition has no
+record at or after the given time, this is either an error or means the end of the partition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_groupsource.partition import TopicPartition, listed
 
 @dataclass(frozen=True)
 class ByOffset:
-    """A position given as an offset for each partition, where -2 is the earliest offset and -1 the end."""
+    """A position given as an offset for each partition, where -2 means the earliest offset and -1 the end."""
 
     option: str
     offsets: Mapping[TopicPartition, int]
@@ -26,19 +26,19 @@ class ByOffset:
 
 @dataclass(frozen=True)
 class ByTime:
-    """A position given as a time, in ms since 1970, for all partitions or for each: the first record of that time or later."""
+    """A position given as a time in ms since 1970, for all partitions or for each: the first record at or after this time."""
 
     option: str
     times: int | Mapping[TopicPartition, int]
     or_latest: bool
-    """Whether a partition without such a record starts, or ends, at its end. If not, it is an error."""
+    """Whether a partition without such a record starts, or ends, at its end. If not, such a partition is an error."""
 
 
 Position = Literal["earliest", "latest"] | ByOffset | ByTime
 
 
 class OffsetLookup(Protocol):
-    """Asks the brokers for offsets. The answers do not contain partitions whose leaders do not answer."""
+    """Asks the brokers for offsets. The results leave out partitions whose leaders do not answer."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition (inclusive)."""
@@ -47,22 +47,22 @@ class OffsetLookup(Protocol):
         """Return the end of each partition (exclusive)."""
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the offset of the first record at or after the time (ms since 1970), or `None` if there is none."""
+        """Return the offset of each partition's first record at or after its time (ms since 1970), or `None` if there is none."""
 
 
 def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: OffsetLookup) -> dict[TopicPartition, int]:
-    """Return the offset that the position means in each partition.
+    """Return the offset that a position stands for in each partition.
 
     Args:
-        position: Where to start or to end.
+        position: Where to start or end.
         partitions: The partitions to look up.
-        logs: The brokers.
+        logs: Asks the brokers.
 
     Returns:
-        The offsets, without partitions whose leaders do not answer.
+        The offsets, leaving out partitions whose leaders do not answer.
 
     Raises:
-        OptionError: The position does not name one of these partitions, or a partition has no record at or after its time.
+        OptionError: The position leaves out one of these partitions, or a partition has no record at or after its time.
         BrokerError: The brokers refuse the request; see brokers.topics.Topics.
     """
     match position:
@@ -88,14 +88,14 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
 
 
 def named_starts(position: Position, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
-    """Return the starts of the partitions that do not start at their beginning, without asking a broker.
+    """Return, without asking a broker, the starts of all partitions that are not read from the beginning.
 
     Args:
         position: Where a stream starts.
-        partitions: The partitions with which the stream begins.
+        partitions: The stream's initial partitions.
 
     Returns:
-        Offsets, ends and times, and `None` for a partition that the position does not name.
+        An offset, `AT_END` or a time for each partition, or `None` if the position does not name the partition.
     """
     match position:
         case "earliest":
@@ -111,16 +111,16 @@ def named_starts(position: Position, partitions: Collection[TopicPartition]) -> 
 
 
 def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[TopicPartition, int | None]:
-    """Return the offsets that these starts mean in the current logs.
+    """Convert starts to offsets in the current logs.
 
     Args:
         starts: Offsets, ends and times.
-        logs: The brokers.
+        logs: Asks the brokers.
         or_latest: Whether a partition without a record at or after its time starts at its end.
 
     Returns:
-        The offsets, without partitions whose leaders do not answer; `None` for a partition without such a record, unless
-        `or_latest`.
+        The offsets, leaving out partitions whose leaders do not answer. `None` for a partition without such a record, unless
+        `or_latest` is set.
 
     Raises:
         BrokerError: The brokers refuse the request; see brokers.topics.Topics.
@@ -138,14 +138,14 @@ def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[To
 
 
 def refuse_unknown(position: Position, existing: Collection[TopicPartition]) -> None:
-    """Refuse a position that names a partition which does not exist.
+    """Refuse a position that names a nonexistent partition.
 
     Args:
-        position: Where to start or to end.
+        position: Where to start or end.
         existing: All partitions of the subscribed topics.
 
     Raises:
-        OptionError: The position names another partition.
+        OptionError: The position names a partition that is not in `existing`.
     """
     match position:
         case ByOffset(option, written) | ByTime(option, Mapping() as written):
@@ -160,7 +160,7 @@ def refuse_unknown(position: Position, existing: Collection[TopicPartition]) -> 
 
 
 def start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
-    """Yield a mistake if start and end name different partitions, and for each partition whose start is above its end."""
+    """Yield a problem if start and end name different partitions, and for each partition whose start is above its end."""
     match start, end:
         case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
             ByTime(starting, Mapping() as starts),
@@ -185,10 +185,10 @@ def _require_named(option: str, partitions: Collection[TopicPartition], named: C
 
 
 def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError:
-    """Return the error for partitions that have no record at or after their times.
+    """Return the error for partitions without a record at or after their times.
 
     Args:
-        option: The option with the times.
+        option: The option that sets the times.
         without: The partitions, each with its time in ms since 1970.
     """
     places = listed((f"{partition} from {without[partition]} on" for partition in sorted(without)), _MOST_NAMED)
@@ -199,7 +199,7 @@ def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError
 
 
 _MOST_NAMED = 10
-"""How many partitions a message lists at most."""
+"""The maximum number of partitions that a message lists."""
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:

@@ -1,7 +1,7 @@
-"""Checks that `subscribePattern` is a regular expression that Java, Python, librdkafka and Kafka's brokers understand alike.
+"""Checks that Java, Python, librdkafka and Kafka brokers all interpret a `subscribePattern` in the same way.
 
-Four engines read it: Java's in Spark's own source, the C library's (librdkafka, classic), RE2/J (the broker, KIP-848) and
-Python's re (`Options.matches`). Nothing is translated. A piece that they do not all understand in the same way is refused, with
+Four engines read the pattern: Java's (Spark's own source), the C library's (librdkafka, classic), RE2/J (the broker, KIP-848) and
+Python's re (`Options.matches`). Nothing is translated. A piece that they do not all interpret in the same way is refused, with
 advice on what to write instead.
 """
 
@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state")
-"""Kafka's own topics, which a pattern of Java's consumer does not match (`exclude.internal.topics`)."""
+"""Kafka's own topics, which a Java consumer's pattern does not match (`exclude.internal.topics`)."""
 
 _MAX_REPEAT = 255
-"""The highest repeat count that POSIX requires of every engine (RE_DUP_MAX)."""
+"""The highest repeat count that POSIX requires every engine to support (RE_DUP_MAX)."""
 
 _READ_ALIKE = re.compile(
     r"""[^\[\]\\(){}*+?|]
@@ -26,7 +26,7 @@ _READ_ALIKE = re.compile(
     | \)""",
     re.VERBOSE,
 )
-"""The pieces of a pattern that every engine understands in the same way."""
+"""The pieces of a pattern that every engine interprets in the same way."""
 
 _REFUSED: Mapping[str, str] = {
     r"\(\?<?[=!]": "is a look-around, which cannot be used: name the topics that you want",
@@ -47,14 +47,14 @@ _REFUSED: Mapping[str, str] = {
     ),
     r".": r"is unbalanced: close the pair, or write \ before it",
 }
-"""The beginnings of all other pieces, each with advice on what to write instead."""
+"""How all other pieces begin, each with advice on what to write instead."""
 
 
 def parse_topic_pattern(text: str) -> str:
-    """Read the text of `subscribePattern`.
+    """Parse `subscribePattern`.
 
     Raises:
-        ValueError: Not every engine understands it as Java does. The text tells what to write instead.
+        ValueError: Not every engine interprets the pattern as Java does. The message says what to write instead.
     """
     pattern = text.strip()
     if not pattern:
@@ -77,5 +77,5 @@ def parse_topic_pattern(text: str) -> str:
 
 
 def _advice(rest: str) -> str:
-    """Return what to write instead of the piece that `rest` begins with."""
+    """Return advice on what to write instead of the piece at the start of `rest`."""
     return next(f"{found[0]} {advice}" for start, advice in _REFUSED.items() if (found := re.match(start, rest, re.DOTALL)))

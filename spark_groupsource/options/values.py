@@ -1,4 +1,4 @@
-"""Reads the text of an option. Each function returns the value, or raises a ValueError that tells what is expected."""
+"""Parses option values. Each function returns the parsed value, or raises a ValueError that says what is expected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_groupsource.partition import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
-"""The numbers that stand for a partition's first and next offset in the JSON of `startingOffsets`, as in Spark."""
+"""The numbers that stand for a partition's first and next offset in the JSON for `startingOffsets`, as in Spark."""
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -22,14 +22,14 @@ _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_00
 
 
 def boolean(text: str) -> bool:
-    """Read true or false, in upper or lower case."""
+    """Parse true or false, in upper or lower case."""
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("true or false is expected")
     return text.strip().lower() == "true"
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
-    """Return a function that reads a whole number from `low` to `high`."""
+    """Return a parser for whole numbers from `low` to `high` (inclusive)."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or not low <= int(text) <= high:
@@ -40,7 +40,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def duration_ms(text: str) -> int:
-    """Read a duration as Spark's JavaUtils.timeStringAsMs does, in ms. A number without a unit is in ms."""
+    """Parse a duration, as Spark's JavaUtils.timeStringAsMs does, and return it in ms. A number without a unit is in ms."""
     match = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
     unit = match and _UNITS_US.get(match[2] or "ms")
     duration = int(match[1]) * unit // 1_000 if match and unit else 0
@@ -54,7 +54,7 @@ def duration_ms(text: str) -> int:
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """Return a function that reads one of these words, in upper or lower case."""
+    """Return a parser that accepts one of these words, in upper or lower case."""
 
     def read(text: str) -> str:
         if text.strip().lower() not in allowed:
@@ -65,21 +65,21 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 
 def host(text: str) -> str:
-    """Read the name or address of a host to listen on, without a port."""
+    """Parse the name or address of a host to listen on, without a port."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text.strip()):
         raise ValueError("a host name or an address without a port is expected, such as 127.0.0.1, 0.0.0.0 or ::")
     return text.strip()
 
 
 def not_blank(text: str) -> str:
-    """Read a text that is not empty."""
+    """Return the text without surrounding whitespace, and refuse an empty one."""
     if not text.strip():
         raise ValueError("a text that is not empty is expected")
     return text.strip()
 
 
 def held_claims_value(text: str) -> str | int:
-    """Read `hold`, or the time in ms after which to reread, which is 0 for `reread`."""
+    """Parse `heldClaims`: `hold`, or the time in ms after which to reread, which is 0 for `reread`."""
     words = text.strip().lower().split()
     if words == ["hold"]:
         return "hold"
@@ -91,7 +91,7 @@ def held_claims_value(text: str) -> str | int:
 
 
 def topic_names(text: str) -> tuple[str, ...]:
-    """Read names of topics separated by commas, and drop duplicates."""
+    """Parse topic names separated by commas, and drop duplicates."""
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         raise ValueError("one or more topic names are expected, separated by commas")
@@ -117,7 +117,7 @@ def _partition(topic: str, text: str) -> TopicPartition:
 
 
 def offset_value(partition: TopicPartition, offset: object) -> int:
-    """Read an offset from a value of JSON."""
+    """Parse an offset from a JSON value."""
     value = _integer(offset)
     if value is None or not EARLIEST <= value <= MAX_LONG:
         raise ValueError(
@@ -136,13 +136,13 @@ def _time_value(partition: TopicPartition, time: object) -> int:
 
 def _integer(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
-        # Spark also accepts a number as text.
+        # Spark also accepts numbers as strings.
         return int(value)
     return value if type(value) is int else None
 
 
 def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int]]:
-    """Return a function that reads one of these words, or JSON with an offset for each partition."""
+    """Return a parser that accepts one of these words, or JSON with an offset for each partition."""
     form = f'{", ".join(words)} or JSON such as {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}} is expected'
 
     def read(text: str) -> str | dict[TopicPartition, int]:
@@ -153,7 +153,7 @@ def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int
 
 
 def times_value(text: str) -> dict[TopicPartition, int]:
-    """Read JSON with milliseconds since 1970 for each partition."""
+    """Parse JSON with a time for each partition, in milliseconds since 1970."""
     form = 'JSON with milliseconds since 1970, such as {"topicA":{"0":1700000000000,"1":1700000000000}}, is expected'
     return _by_partition(text, _time_value, form)
 

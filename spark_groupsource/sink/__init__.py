@@ -1,1 +1,1 @@
-"""The sink: rows of a micro-batch into Kafka topics, each row once."""
+"""The sink, which writes each row of a micro-batch to its Kafka topic exactly once, or at least once."""

@@ -1,8 +1,8 @@
-"""Reports the rows that the sink has written in a micro-batch to the driver's program.
+"""Reports to the driver's program how many rows the sink wrote in a micro-batch.
 
-Spark does not accept metrics from a sink in Python. So the process on the driver's host that commits a micro-batch leaves a file
-that is named after the query's run, in the folder of reports/private_folder.py. A `LagListener` in the driver's program reads it
-when Spark reports the micro-batch. No promise depends on this file.
+Spark does not accept metrics from a Python sink. So the process on the driver's host that commits a micro-batch writes a file,
+named after the query's run, to the folder from reports/private_folder.py. A `LagListener` in the driver's program reads the file
+when Spark reports the micro-batch. No guarantee depends on this file.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True)
 class BatchReport:
-    """The numbers of one micro-batch."""
+    """The row counts and commit time of one micro-batch."""
 
     run_id: str
-    """The run of the query."""
+    """The query's run."""
     batch_id: int
     written: int
-    """The rows that were written."""
+    """The number of rows that were written."""
     skipped: int
-    """The rows that were in the topic already."""
+    """The number of rows that were already in the topic."""
     commit_ms: int
-    """The longest commit of a task, in ms. With at-least-once: the longest wait for a task's last rows."""
+    """How long the slowest task took to commit or, with at-least-once, to deliver its last rows, in ms."""
 
 
 class BatchReports:
-    """The latest report of each run of a query on this host.
+    """The latest report from each query run on this host.
 
     Args:
         folder: See `PrivateFolder`.
@@ -46,7 +46,7 @@ class BatchReports:
         self._folder = PrivateFolder(folder)
 
     def write(self, report: BatchReport) -> None:
-        """Keep a report.
+        """Write a report, replacing the run's previous one.
 
         Raises:
             ReportsUnavailable: See `PrivateFolder.replace`.
@@ -56,7 +56,7 @@ class BatchReports:
             self._folder.replace(_name(report.run_id), json.dumps({"v": 1, **fields}))
 
     def read(self, run_id: str) -> BatchReport | None:
-        """Return the latest report of a run; `None` if there is none that this version can read.
+        """Return a run's latest report, or `None` if there is none that this version can read.
 
         Raises:
             ReportsUnavailable: See `PrivateFolder.content`.

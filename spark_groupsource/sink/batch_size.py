@@ -1,7 +1,7 @@
-"""Limits the batches of a task's producer to the size that its topics accept.
+"""Limits a task's producer batches to the size that its topics accept.
 
-Java's producer splits a batch that is too large for its topic. With librdkafka, all rows of such a batch are refused. So no batch
-may be larger than the topic's `max.message.bytes`. Then every row that fits into the topic by itself is written.
+The Java producer splits a batch that is too large for its topic. With librdkafka, all rows in such a batch are refused. So no
+batch may be larger than the topic's `max.message.bytes`. This way, every row that is small enough by itself is written.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
 log = logging.getLogger(__name__)
 
 TOPIC_LIMIT_S = 3.0
-"""How long a task waits for the `max.message.bytes` of its topics. Without an answer, its batches are small."""
+"""How long a task waits for its topics' `max.message.bytes`. Without an answer, its batches are small."""
 
 TOPIC_LIMIT_KEPT_S = 300.0
-"""How long a process relies on the answer. A task that fails ends its process, so the next attempt asks again."""
+"""How long a process relies on the answer. The process of a failed task exits, so the next attempt asks again."""
 
 SETTING = "batch.size"
 LARGEST = 1_000_000
-"""The size if the user sets none: librdkafka's default, because a task has many rows to write."""
+"""The batch size if the user sets none: librdkafka's default, because a task has many rows to write."""
 JAVAS = 16_384
-"""The same if the limit of a topic is not known: the default of Java's producer."""
+"""The batch size if the user sets none and a topic's limit is unknown: the Java producer's default."""
 
 _LIMIT = "max.message.bytes"
 
 
 def fitting(wanted: int | None, limits: Collection[int | None]) -> int:
-    """Return the size of a batch that fits into all topics.
+    """Return a batch size that all topics accept.
 
     Args:
         wanted: The user's `kafka.batch.size`.
-        limits: The limit of each topic. `None`: not known.
+        limits: Each topic's limit. `None`: unknown.
     """
     known = [limit for limit in limits if limit is not None]
     default = LARGEST if len(known) == len(limits) else JAVAS
@@ -47,11 +47,11 @@ def fitting(wanted: int | None, limits: Collection[int | None]) -> int:
 
 
 def with_batch_size(client: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
-    """Return a producer's settings with the size of its batches.
+    """Return a producer's settings with a batch size that its topics accept.
 
     Args:
-        client: The finished settings. A size in them is kept if it is not too large.
-        topics: The topics of the rows.
+        client: The finished settings. A batch size in them is kept unless it is too large.
+        topics: The rows' topics.
 
     Raises:
         OptionError, AuthenticationFailed: See `make_client`.
@@ -61,18 +61,18 @@ def with_batch_size(client: Mapping[str, str], topics: Collection[str]) -> dict[
 
 
 def without_producers(client: Mapping[str, str]) -> dict[str, str]:
-    """Return a producer's settings for a client that only sends requests."""
+    """Return a producer's settings, reduced to those for a client that only sends requests."""
     return {name: value for name, value in client.items() if name not in PRODUCER_NAMES and name != "transactional.id"}
 
 
 def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
-    """Return the `max.message.bytes` of each topic; `None` if it is not known.
+    """Return each topic's `max.message.bytes`, or `None` where it is unknown.
 
-    Answers are kept in this process for some minutes, because each of them would cost a task 10 to 20 ms.
+    This process keeps answers for a few minutes, because each request would cost a task 10 to 20 ms.
 
     Args:
-        client: The finished settings of a producer.
-        topics: Names of topics.
+        client: A producer's finished settings.
+        topics: The topics' names.
 
     Raises:
         OptionError, AuthenticationFailed: See `make_client`.
@@ -90,11 +90,11 @@ def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str
 
 
 _kept: dict[tuple[tuple[tuple[str, str], ...], str], tuple[int | None, float]] = {}
-"""The limit of each topic, by the settings of the client that asked for it, and the time until which it is used."""
+"""Each topic's limit and when it expires, by the settings of the client that asked for it, and the topic."""
 
 
 def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
-    """Ask for the limits of topics. Topics that should be asked for again are missing in the result."""
+    """Request the limits of topics. Topics whose limit should be requested again are missing from the result."""
     admin = make_admin_client(settings, LastError())
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     found: dict[str, int | None] = {}

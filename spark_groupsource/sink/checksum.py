@@ -1,6 +1,6 @@
-"""The checksum of rows, for processes without the native library. Equal to the one in `native/_outlet.c`. Pure.
+"""The row checksum for processes without the native library. Equal to the one in `native/_outlet.c`. Pure.
 
-It does not depend on the order of the rows. It detects rows that differ by accident, and is not a defence against attackers.
+The checksum does not depend on row order. It detects rows that differ by accident, and is no defense against attackers.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ _FACTOR = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _LANES = 4
 _STRIDE = 8 * _LANES
-"""The number of bytes that are mixed together: one word in each lane."""
+"""The number of bytes that are mixed together: one word per lane."""
 
 ANY_PARTITION = -1
-"""The partition of a row that does not name one."""
+"""The partition for a row that does not name one."""
 
 Header = tuple[str, "bytes | None"]
 
 
 def row_hash(topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] | None = None) -> int:
-    """Return the hash of one row, as 64 bits. A checksum is the sum of its rows' hashes, as 64 bits."""
+    """Return one row's 64-bit hash. A checksum is the sum of its rows' hashes, modulo 2^64."""
     found = _with_bytes(_FACTOR, topic.encode())
     found = _mixed(found, partition & _MASK)
     found = _with_bytes(_with_bytes(found, key), value)
     for name, content in headers or ():
         found = _with_bytes(_with_bytes(found, name.encode()), content)
-    # Mix twice. After one mix, the top bit of the last word changes many hashes by the same number, so if two rows swapped this
+    # Mix twice. After one mix, the top bit of the last word changes many hashes by the same amount, so if two rows swapped this
     # bit, the sum would stay the same.
     return _mixed(_mixed(found, 0), 0)
 
 
 def added(checksum: int, one: int) -> int:
-    """Return the checksum with one more row."""
+    """Return the checksum after adding one more row's hash."""
     return (checksum + one) & _MASK
 
 

@@ -1,4 +1,4 @@
-"""Checks and converts the columns that the sink writes: those of Spark's own Kafka sink, by name, in any case and order."""
+"""Checks and converts the columns that the sink writes: the same as in Spark's own Kafka sink, by name, in any case and order."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
     """Check the columns of the rows to write. Columns with other names are ignored.
 
     Args:
-        schema: The schema of the DataFrame.
-        topic: The option `topic`.
+        schema: The DataFrame's schema.
+        topic: The `topic` option.
 
     Raises:
-        SchemaError: A column is missing, or has a type that cannot be written. The text lists every mistake.
+        SchemaError: A column is missing, or has a type that cannot be written. The message lists every problem.
     """
     problems = list(_problems(schema, topic))
     if problems:
@@ -73,11 +73,11 @@ def _fits(name: str, kind: DataType) -> bool:
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
-    """Return the columns of a record batch that are written: those of key, value, topic, partition and headers that it has.
+    """Return the columns of a record batch that are written: key, value, topic, partition and headers, if present.
 
     Args:
-        batch: Rows with the columns that `check_columns` has checked.
-        topic: The option `topic`, which replaces the column.
+        batch: Rows whose columns `check_columns` has checked.
+        topic: The `topic` option, which replaces the column.
 
     Raises:
         RecordRefused: A row has no topic, an invalid topic name, a negative partition, or a header without a key.
@@ -107,18 +107,18 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
 
 
 def topics_of(rows: pa.RecordBatch) -> tuple[str, ...]:
-    """Return the topics in rows from `rows_of`; none with the option `topic`."""
+    """Return the topics in rows from `rows_of`; empty if the `topic` option is set."""
     return tuple(pc.unique(rows.column(TOPIC)).to_pylist()) if TOPIC in rows.schema.names else ()
 
 
 def _topics(column: pa.Array) -> pa.Array:
-    """Return the topics of the rows as plain strings.
+    """Return the `topic` column as plain strings.
 
     Raises:
         RecordRefused: A topic has an invalid name.
     """
     column = column.cast(pa.string()) if column.type != pa.string() else column
-    # Compare bytes, because a text that is not UTF-8 cannot be decoded.
+    # Compare bytes, because a string that is not valid UTF-8 cannot be decoded.
     for name in pc.unique(column.cast(pa.binary())).to_pylist():
         if not re.fullmatch(rb"[A-Za-z0-9._-]{1,249}", name) or name in (b".", b".."):
             shown = name[:80].decode("utf-8", "replace")
@@ -130,12 +130,12 @@ def _topics(column: pa.Array) -> pa.Array:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Return a column of texts or bytes with buffers for offsets and data. A platform may send views or dictionaries."""
+    """Return a string or binary column with offset and data buffers. A platform may send views or dictionaries."""
     return column if column.type in _PLAIN else column.cast(pa.large_binary())
 
 
 def _plain_headers(column: pa.Array) -> pa.Array:
-    """Return the headers of the rows as lists whose keys and values are in such types (`_plain`)."""
+    """Return the `headers` column as lists whose keys and values have such buffers (see `_plain`)."""
     kind = column.type
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and all(part.type in _PLAIN for part in kind.value_type):
         return column

@@ -1,4 +1,4 @@
-"""Turns errors of librdkafka into the exceptions of the sink, with advice about what to check."""
+"""Converts librdkafka errors to the sink's exceptions, with advice about what to check."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FENCED = frozenset(
         KafkaError.UNKNOWN_PRODUCER_ID,
     }
 )
-"""Errors that mean that another producer has taken the transactional id, or that the transaction has timed out."""
+"""Errors that mean that another producer has taken the transactional id, or that the transaction timed out."""
 
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
-"""Errors of rows that are not sent because their transaction has failed before."""
+"""Errors for rows that are not sent because their transaction had already failed."""
 
 UNREACHED = UNANSWERED | {
     KafkaError._MSG_TIMED_OUT,
@@ -51,7 +51,7 @@ UNREACHED = UNANSWERED | {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
 }
-"""Errors that mean that no broker has answered, or that the right one was not there."""
+"""Errors that mean that no broker answered, or that the right one was not available."""
 
 TASK_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
@@ -113,7 +113,7 @@ SINK_ACL: Mapping[int, str] = {
         "The user needs the ACL WRITE on the topic, and for exactly-once also READ, because the sink commits offsets on it."
     ),
 }
-"""The ACL that a query that writes is missing, by the code of the refusal."""
+"""The ACL that a writing query is missing, by error code."""
 
 TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
@@ -122,12 +122,12 @@ TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
         "has left a transaction open, which ends after kafka.transaction.timeout.ms (120 s by default)."
     ),
 }
-"""Advice for an error of a request that reads or commits a token."""
+"""Advice for a failed request to read or commit a token."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
 }
-"""Advice for errors whose code has no advice of its own."""
+"""Advice for errors whose code has no specific advice."""
 
 _FENCED_ADVICE = (
     "Another attempt of this task has begun, or a second query runs on the same checkpoint or on a copy of it, and the two take "
@@ -137,12 +137,12 @@ _FENCED_ADVICE = (
 
 
 def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
-    """Return the error of this package for an error of librdkafka.
+    """Convert a librdkafka error to this package's error.
 
     Args:
         error: The error.
-        doing: The step that failed, for the text.
-        reported: The errors that librdkafka has reported in the background. They show why no broker answers.
+        doing: The step that failed, for the message.
+        reported: The errors that librdkafka has reported in the background, which show why no broker answers.
     """
     if error.code() in UNREACHED:
         refused = [error for error in reported.values() if is_refused(error) or is_limit(error)]
@@ -152,14 +152,14 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
         return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}")
     found = explain(error, doing, TASK_ERRORS, _CHECK, SINK_ACL)
     if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
-        # A broker has answered, or librdkafka itself has refused, so advice about the network would mislead.
+        # A broker answered, or librdkafka itself refused, so advice about the network would be misleading.
         return SinkError(f"{doing}: {error.str()} ({error.name()}).")
     advice = _ADVICE.get(error.code())
     return type(found)(f"{found} {advice}") if advice is not None else found
 
 
 def undelivered(first: Undelivered, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
-    """Return the error for a row that was not written. It names the topic, the partition and the size of the row."""
+    """Return the error for a row that was not written. It names the row's topic, partition and size."""
     where = f"partition {first.partition} of " if first.partition >= 0 else ""
     doing = f"writing a row of {first.size} bytes (key, value and headers) to {where}topic {first.topic}"
     return failure(first.error, doing, reported)

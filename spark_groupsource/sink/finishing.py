@@ -1,4 +1,4 @@
-"""Ends a micro-batch at the driver: ends transactions that were left open, checks a replay, and commits the driver's token."""
+"""Finishes a micro-batch on the driver: ends leftover transactions, checks a replay, and commits the driver's token."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 
 
 class Tasks(NamedTuple):
-    """The reports of a micro-batch's tasks."""
+    """The combined reports from a micro-batch's tasks."""
 
     number: int
     """The number of tasks."""
     rows: int
     """How many of their rows are in the topic, whether they were written now or earlier."""
     topics: tuple[str, ...]
-    """The topics that they wrote to."""
+    """The topics that the tasks wrote to."""
     wrote: frozenset[int] = frozenset()
-    """The numbers of the tasks that have a token of this micro-batch."""
+    """The numbers of the tasks that have a token from this micro-batch."""
     empty: frozenset[int] = frozenset()
     """The numbers of the tasks without rows."""
     retried: frozenset[int] = frozenset()
@@ -46,17 +46,17 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
     Args:
         settings: How the query writes.
         names: The query's names.
-        batch: The number of the micro-batch.
-        run: The run of the query.
-        tasks: The reports of its tasks.
+        batch: The micro-batch's number.
+        run: The query's run.
+        tasks: The reports from its tasks.
 
     Raises:
         ReplayDiffers, WrittenElsewhere, CheckpointBehindSink: See rules.py.
         BrokerError: The token cannot be read or committed.
     """
     clients = pool()
-    # A new run never uses a client of an earlier run. Its coordinator may have been cut off since, so that it does not have the
-    # tokens that the earlier run has committed meanwhile.
+    # A new run never reuses an earlier run's client. The client's coordinator may have been cut off from the cluster since then,
+    # and so may not have the tokens that the earlier run committed in the meantime.
     key = "tokens", run, names, digest(settings.requests), settings.topic
     kept = cast("TokenStore | None", clients.take(key)) if run else None
     tokens = kept or clients.add(TokenStore(settings.requests, names, settings.topic))
@@ -66,19 +66,19 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         # 1. Read the driver's token: is this the first micro-batch of a run, which may be a replay?
         before = tokens.read_driver()
         first = may_be_a_replay(before, run)
-        # 2. End the transactions that earlier attempts left open, before their tokens are read in step 3. Otherwise such a
-        #    transaction could commit afterwards, and its rows would be in the topic besides those of this attempt.
+        # 2. End the transactions that earlier attempts left open, before step 3 reads their tokens. Otherwise, such a transaction
+        #    could commit afterwards, and the topic would have its rows in addition to this attempt's.
         ended = _end_earlier_attempts(settings, names, tokens, tasks, first=first)
-        # 3. Compare the rows of the tasks with those that were written before.
+        # 3. Compare the tasks' rows with those that were written before.
         if first:
             check_elsewhere_again(names.driver, batch, before, tokens.list_elsewhere(tasks.topics), settings.choice)
         check_batch(batch, tasks.number, tasks.rows, before, tokens.read_tasks(ended, tasks.topics), settings.choice)
-        # 4. Commit the token. From here on, a replay of the micro-batch is recognised.
+        # 4. Commit the token. From now on, a replay of the micro-batch is recognized.
         if before is None or before.batch != batch:
             token = BatchToken(names.query, batch, tasks.number, tasks.rows, run, tasks.wrote)
             tokens.commit_driver(token, tasks.topics)
-        # 5. Replace the marks, and not before step 4: if the driver dies in between, the restart needs them. The marks of this
-        #    run's tasks stay, because their workers rely on them.
+        # 5. Replace the marks, but not before step 4: if the driver dies in between, the restart needs them. Keep the marks of
+        #    this run's tasks, because their workers rely on them.
         others = [number for number, mark in ended.items() if number >= tasks.number or mark.run != run]
         tokens.commit_ended(others, run, tasks.topics)
     except BaseException:
@@ -94,11 +94,11 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
 def _end_earlier_attempts(
     settings: SinkSettings, names: Names, tokens: TokenStore, tasks: Tasks, *, first: bool
 ) -> Mapping[int, Mark]:
-    """End the transactions of tasks that had rows in an earlier attempt and have none now, and return the marks of these tasks.
+    """End the transactions of tasks that had rows in an earlier attempt but have none now, and return the marks of these tasks.
 
-    A task without rows does not take its transactional id, so it does not end its own transaction. Until it is ended,
-    `read_committed` consumers see nothing after it. A task without a mark has neither a transaction nor a token of this
-    micro-batch.
+    A task without rows does not take its transactional id, so it does not end a transaction that an earlier attempt left open.
+    `read_committed` consumers see nothing after that transaction until it ends. A task without a mark has neither a transaction
+    nor a token from this micro-batch.
     """
     # In the first micro-batch of a run, an earlier run may have had more tasks.
     without_rows = {*tasks.empty, *range(tasks.number, tokens.read_reach())} if first else tasks.empty & tasks.retried
@@ -109,12 +109,12 @@ def _end_earlier_attempts(
 
 
 def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> None:
-    """End the transactions of a micro-batch that Spark has given up, best effort: a worker that was killed has not ended its own.
+    """End the transactions of a micro-batch that Spark has aborted, best effort: killed workers may have left theirs open.
 
     Args:
         settings: How the query writes.
         names: The query's names.
-        unfinished: The numbers of the tasks that have not reported that they have written.
+        unfinished: The numbers of the tasks that have not reported success.
     """
     deadline = Deadline(ABORT_S)
     tokens = TokenStore(settings.requests, names, settings.topic)
@@ -133,7 +133,7 @@ def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> 
 
 
 def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> None:
-    """Take a transactional id, which ends any transaction that another producer has open under it.
+    """Take a transactional id, which ends any transaction that another producer has open under this id.
 
     Args:
         settings: How the query writes.

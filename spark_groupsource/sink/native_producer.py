@@ -1,4 +1,4 @@
-"""The native producer, which passes Arrow's buffers to librdkafka in C (`native/_outlet.c`), without Python objects for rows."""
+"""The native producer: C code (`native/_outlet.c`) passes Arrow buffers to librdkafka, with no Python object per row."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDeliv
 from spark_groupsource.sink.token import Token, Written
 
 FULL_QUEUE_S = 1.0
-"""The longest time of one call that fills the producer's queue. Python handles signals only between two calls."""
+"""The longest that one call to fill the producer's queue may take. Python handles signals only between calls."""
 
 _MESSAGES_BYTES = 512 * 80
-"""Room for `MOST_AT_ONCE` messages of librdkafka."""
+"""Room for `MOST_AT_ONCE` librdkafka messages."""
 
 _DROP = 0x1 | 0x2
-"""The flags of `rd_kafka_purge` for rows that are queued and in flight."""
+"""The `rd_kafka_purge` flags for rows that are queued and rows that are in flight."""
 
 
 class NativeProducer(NativeClient):
-    """A producer of librdkafka, as a `Producer`.
+    """A `Producer` that calls librdkafka directly.
 
     Args:
         client: The finished settings.
-        topic: The topic of rows that do not name one.
+        topic: The topic for rows that do not name one.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -51,12 +51,12 @@ class NativeProducer(NativeClient):
         self._outlet.without_key = secrets.randbits(32)
         super().__init__(PRODUCER, client)
         self._outlet.handle = self._handle
-        # Rows without a key are spread over the partitions by our own partitioner, unless the user has chosen another one.
+        # Our own partitioner spreads rows without a key over the partitions, unless the user has chosen another one.
         self._spreads = (client.get("partitioner"), client.get("sticky.partitioning.linger.ms")) == ("murmur2_random", "0")
         self._topic = topic
         self._handles: dict[str, int] = {}
         self._kept: deque[tuple[c_int64, pa.RecordBatch]] = deque()
-        """Record batches, each with the number of its rows that are not reported yet."""
+        """Record batches, each with the number of its rows that have not been reported yet."""
         self._kept_bytes = 0
         self._most_bytes = 2 * 1024 * int(client["queue.buffering.max.kbytes"])
         self._used: set[str] = set()
@@ -90,12 +90,13 @@ class NativeProducer(NativeClient):
     def write(self, rows: pa.RecordBatch) -> None:
         """See `Producer`."""
         while self._kept_bytes > self._most_bytes and len(self._kept) > 1:
-            # Drop every batch whose rows are all reported, not only the first ones: one slow partition may hold up the first one.
+            # Drop every batch whose rows have all been reported, not only the oldest: one slow partition may hold up the oldest.
             self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
             self._refuse_undelivered()
             self._kept = deque(kept for kept in self._kept if kept[0].value)
             self._kept_bytes = sum(kept.nbytes for _, kept in self._kept)
-        # librdkafka does not copy the values. It would read freed memory if the batch were freed before its last row is reported.
+        # librdkafka does not copy the values. It would read freed memory if the batch were freed before its last row was
+        # reported.
         unreported = c_int64(rows.num_rows)
         self._kept.append((unreported, rows))
         self._kept_bytes += rows.nbytes
@@ -134,7 +135,7 @@ class NativeProducer(NativeClient):
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """See `Producer`."""
-        # The size includes the NUL at the end, as in confluent-kafka: librdkafka copies this many bytes, and reads up to a NUL.
+        # The size includes the final NUL, as in confluent-kafka: librdkafka copies this many bytes, and reads up to the NUL.
         text = ctypes.create_string_buffer(metadata.encode())
         partitions = self._kafka.topic_partition_list_new(1)
         member = self._kafka.consumer_group_metadata_new(group.encode())
@@ -145,7 +146,7 @@ class NativeProducer(NativeClient):
             try:
                 self._check(self._kafka.send_offsets_to_transaction(self._handle, partitions, member, _ms(timeout_s)))
             finally:
-                # The list would free the text, which belongs to Python.
+                # Otherwise, the list would free the string, which Python owns.
                 only.metadata, only.metadata_size = None, 0
         finally:
             self._kafka.consumer_group_metadata_destroy(member)
@@ -161,7 +162,7 @@ class NativeProducer(NativeClient):
 
     def close(self) -> None:
         """See `Producer`."""
-        # Purge first, and serve the reports. A row without a report still points to its record batch and to its counter, and both
+        # First purge, and serve the reports. A row without a report still points to its record batch and counter, both of which
         # are freed together with this object.
         self._kafka.purge(self._handle, _DROP)
         self._kafka.poll(self._handle, 0)
@@ -174,7 +175,7 @@ class NativeProducer(NativeClient):
         self._kafka.conf_set_dr_msg_cb(conf, ctypes.cast(self._ours.delivered, c_void_p))
 
     def _with(self, rows: pa.RecordBatch, call: Callable[[RowsStruct], None]) -> None:
-        """Pass the addresses of the rows to a function. They are valid only during its call."""
+        """Call a function with the rows' addresses, which are valid only during the call."""
         if not rows.num_rows:
             return
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
@@ -216,14 +217,14 @@ class NativeProducer(NativeClient):
         return self._handles[name]
 
     def _topic_conf(self) -> int:
-        """Return the settings of a topic with our own partitioner."""
+        """Return topic settings with our own partitioner."""
         conf: int = self._kafka.default_topic_conf_dup(self._handle)
         self._kafka.topic_conf_set_opaque(conf, ctypes.addressof(self._outlet))
         self._kafka.topic_conf_set_partitioner_cb(conf, ctypes.cast(self._ours.partition, c_void_p))
         return conf
 
     def _let_go(self) -> None:
-        """Drop record batches from the oldest on, up to the first one with rows that are not delivered."""
+        """Drop record batches, oldest first, up to the first one with rows that have not been delivered."""
         self._refuse_undelivered()
         while self._kept and not self._kept[0][0].value:
             self._kept_bytes -= self._kept.popleft()[1].nbytes
@@ -235,7 +236,7 @@ class NativeProducer(NativeClient):
             raise NotDelivered(Undelivered(error, decoded(outlet.error_topic), outlet.error_partition, outlet.error_size))
 
     def _check(self, failed: int | None) -> None:
-        """Raise an error of librdkafka, and free it."""
+        """Raise and free a librdkafka error, if there is one."""
         if failed is None:
             return
         kafka: Any = self._kafka
@@ -251,7 +252,7 @@ class NativeProducer(NativeClient):
 
 
 def _column(array: pa.Array) -> ColumnStruct:
-    """Return the addresses of a column of texts, bytes or lists."""
+    """Return the buffer addresses of a column of strings, bytes or lists."""
     valid, offsets, *data = array.buffers()
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) or pa.types.is_large_list(array.type)
     is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)

@@ -1,7 +1,7 @@
-"""Refuses a missing output topic at the driver, before a task begins.
+"""Refuses a missing output topic on the driver, before any task starts.
 
-A task would notice it only after a minute, because librdkafka waits for a topic to appear. Or it would find no token, and fail
-with advice about expired offsets.
+A task would notice the missing topic only after a minute, because librdkafka waits for a topic to appear. Or the task would find
+no token, and fail with advice about expired offsets.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from spark_groupsource.sink.batch_size import without_producers
 from spark_groupsource.sink.settings import SinkSettings
 
 TOPIC_APPEARS_S = 3.0
-"""How long the driver asks again for a missing topic. All brokers know a new topic within this time."""
+"""How long the driver keeps asking for a missing topic. All brokers know a new topic within this time."""
 
 TOPIC_TRY_S = 5.0
-"""How long the driver waits for a connection, and then for the answer. Without one it leaves the check to the tasks, whose errors
-show why no broker answers."""
+"""How long the driver waits for a connection, and then for the answer. If there is no answer, the driver leaves the check to the
+tasks, whose errors show why no broker answers."""
 
 TOPIC_KNOWN_S = 30.0
-"""How long the driver relies on the answer. Asking in each micro-batch would cost time, and topics are rarely deleted."""
+"""How long the driver relies on the answer. Asking in every micro-batch would take time, and topics are rarely deleted."""
 
 _FOUND: dict[tuple[str | None, str], float] = {}
-"""When this process has found each topic, by the brokers' addresses and the topic's name."""
+"""When this process last found each topic, by broker addresses and topic name."""
 
 _CREATED = KafkaError.LEADER_NOT_AVAILABLE
 
 
 def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
-    """Refuse a topic that does not exist. If the brokers create topics automatically, this call creates it, as a row would.
+    """Refuse a topic that does not exist. If brokers create topics automatically, this call creates it, as a row would.
 
-    If the brokers do not answer, the check is left to the tasks, which have more patience. But if the addresses that they
-    advertise cannot be reached, the tasks cannot reach them, either.
+    If the brokers do not answer, the check is left to the tasks, which wait longer. But if the brokers' advertised addresses are
+    unreachable, the tasks cannot reach them either, so an error is raised right away.
 
     Args:
         settings: How the query writes.
         topic: The topic; `None` if rows name their topics.
 
     Raises:
-        TopicNotFound: The topic has not existed for some seconds.
+        TopicNotFound: The topic is still missing after a few seconds.
         BrokerUnavailable: See `refuse_unreachable`.
     """
     place = settings.producer.get("bootstrap.servers"), topic or ""
     if topic is None or time.monotonic() - _FOUND.get(place, -TOPIC_KNOWN_S) < TOPIC_KNOWN_S:
         return
-    # librdkafka makes a producer of this client, which lets the brokers create the topic. A consumer would ask them not to.
+    # librdkafka makes this client a producer, which lets the brokers create the topic. A consumer would ask them not to.
     admin = make_admin_client(without_producers(settings.producer), LastError())
     try:
-        # Connect first: a request that goes to the bootstrap server may be lost, and is sent again only after 500 ms.
+        # Connect first: a request to the bootstrap server may be lost, and is only sent again after 500 ms.
         admin.describe_cluster(request_timeout=TOPIC_TRY_S).result()
     except KafkaException:
         refuse_unreachable(without_producers(settings.producer))

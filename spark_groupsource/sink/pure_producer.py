@@ -1,4 +1,4 @@
-"""The pure Python producer, which writes rows one by one with confluent-kafka, and the choice between it and the native one."""
+"""The pure Python producer, which writes rows one by one with confluent-kafka, and the choice between the two producers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from spark_groupsource.sink.token import Token, Written
 
 
 def make_producer(client: Mapping[str, str], topic: str | None) -> Producer:
-    """Make a native producer, or a pure Python one, with a warning, if this process has no native library.
+    """Create a native producer or, if this process has no native library, log a warning and create a pure Python one.
 
     Args:
         client: The finished settings.
-        topic: The topic of rows that do not name one.
+        topic: The topic for rows that do not name one.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -52,11 +52,11 @@ class _Row(NamedTuple):
 
 
 class PureProducer:
-    """A producer of confluent-kafka, as a `Producer`.
+    """A `Producer` that uses confluent-kafka.
 
     Args:
         client: The finished settings.
-        topic: The topic of rows that do not name one.
+        topic: The topic for rows that do not name one.
 
     Raises:
         OptionError: librdkafka refuses the settings.
@@ -81,7 +81,7 @@ class PureProducer:
                 )
 
         self._reported = reported
-        # confluent-kafka itself reads the first of these settings, as a bool.
+        # confluent-kafka itself reads the first of these settings, and expects a bool.
         settings = {**client, "delivery.report.only.error": True, "on_delivery": reported}
         self._producer = make_client(KafkaProducer, settings, note, librdkafka_log_of_tasks)
         self._topic = topic
@@ -156,7 +156,7 @@ class PureProducer:
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """See `Producer`."""
-        # Only a consumer can make the metadata of a group. This one never connects.
+        # Only a consumer can create group metadata. This one never connects.
         consumer = Consumer({"group.id": group, "bootstrap.servers": "", "log_level": "0"})
         try:
             member = consumer.consumer_group_metadata()
@@ -175,7 +175,7 @@ class PureProducer:
 
     def close(self) -> None:
         """See `Producer`."""
-        with contextlib.suppress(KafkaException):  # after a fatal error it refuses to purge, and has no rows left
+        with contextlib.suppress(KafkaException):  # after a fatal error, it refuses to purge, and has no rows left
             self._producer.purge()
             self._producer.poll(0)
         del self._producer
@@ -207,12 +207,12 @@ class PureProducer:
         more: Any = {}
         if row.headers is not None:
             if any("\0" in name for name, _ in row.headers):
-                # confluent-kafka would write only the part of the key before the NUL, without an error.
+                # confluent-kafka would silently truncate the key at the NUL.
                 raise RecordRefused(
                     "A row has a header whose key has a NUL, which only the native producer can write. Install the package with "
                     "its native library on the executors, or leave such headers out."
                 )
-            # A report's message does not have the headers, so their size is passed along.
+            # The message in a delivery report has no headers, so pass their size along.
             more = {"headers": row.headers, "on_delivery": partial(self._reported, in_headers=_in_headers(row.headers))}
         try:
             self._producer.produce(row.topic, row.value, row.key, row.partition, **more)
@@ -233,7 +233,7 @@ def _bytes(content: str | bytes | None) -> bytes | None:
 
 
 def _in_headers(headers: Iterable[Header]) -> int:
-    """Return the size of these headers in bytes."""
+    """Return the headers' total size in bytes."""
     return sum(len(name.encode()) + len(content or b"") for name, content in headers)
 
 

@@ -1,10 +1,10 @@
-"""Decides from the tokens alone what a task of the sink does with its rows, and what the driver must refuse. Pure.
+"""Decides, from the tokens alone, what a sink task does with its rows, and what the driver must refuse. Pure.
 
-When Spark runs a micro-batch again, it has the same number. A task whose rows are in the topic already finds a token with this
-number, because the token became visible together with the rows. Then the task writes nothing.
+When Spark reruns a micro-batch, the micro-batch has the same number. A task whose rows are already in the topic finds a token
+with this number, because the token became visible together with the rows, and writes nothing.
 
-If the tokens do not show what is in the topic, or if the rows differ, the query ends. Its user chooses between rows that may be
-duplicated and rows that may be missing (`Choice`).
+If the tokens do not show what is in the topic, or if the rows differ, the query fails. The user then chooses between rows that
+may be duplicated and rows that may be missing (`Choice`).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.token import BatchToken, Committed, Token, Written, newest_batch_token, newest_token
 
 NOTHING = Written(0, 0)
-"""The rows of a task that had none. Such a task leaves no token."""
+"""What a task without rows has written. Such a task leaves no token."""
 
 
 class Choice(NamedTuple):
-    """The user's choice for the one micro-batch that an error has named."""
+    """The user's choice for the one micro-batch that an error named."""
 
     rewrite: int | None = None
-    """The option `rewriteBatch`: write this micro-batch again, whatever the topic has of it. Then no row is missing."""
+    """The `rewriteBatch` option: write this micro-batch again, whatever is already in the topic. No row is missing then."""
     skip: int | None = None
-    """The option `skipBatch`: write nothing more of this micro-batch. This choice duplicates no row."""
+    """The `skipBatch` option: write nothing more of this micro-batch. This choice duplicates no row."""
 
     def covers(self, batch: int) -> bool:
-        """Return whether the user has chosen for this micro-batch."""
+        """Return whether the user has made a choice for this micro-batch."""
         return batch in (self.rewrite, self.skip)
 
 
@@ -45,23 +45,23 @@ NO_CHOICE = Choice()
 
 
 class Place(NamedTuple):
-    """The tokens that the query has left under other names: with another prefix, or in another topic."""
+    """The tokens that the query has left under one other name: with another prefix or for another topic."""
 
     prefix: str
     topics: frozenset[str]
-    """The topics that the tokens are on."""
+    """The topics on which the tokens were committed."""
     driver: BatchToken | None
     tasks: Mapping[int, Token]
     unreadable: bool = False
-    """Whether anything there is not a token."""
+    """Whether a stored offset could not be read as a token."""
 
     @classmethod
     def of(cls, names: Names, groups: Mapping[int | None, Mapping[str, Committed]]) -> Place:
-        """Read the tokens under these names.
+        """Parse the tokens under these names.
 
         Args:
-            names: The names.
-            groups: What each task has committed, by its number, and the driver, by `None`: the offsets by topic.
+            names: The other names.
+            groups: The offsets that each task has committed, by topic. The key is the task's number, or `None` for the driver.
         """
         driver: BatchToken | None = None
         tasks: dict[int, Token] = {}
@@ -79,26 +79,26 @@ class Place(NamedTuple):
 
     @property
     def newest(self) -> int:
-        """The latest micro-batch that was written there, in part or as a whole. -1: none."""
+        """The latest micro-batch that was partly or completely written under this name. -1: none."""
         return max([-1 if self.driver is None else self.driver.batch, *(token.batch for token in self.tasks.values())])
 
 
 class Plan(NamedTuple):
-    """How a task proceeds with its rows."""
+    """What a task does with its rows."""
 
     write: bool
-    """Whether it writes them. Otherwise it only reads them, to compare or to count them."""
+    """Whether the task writes them. If not, it only reads them, to compare or count them."""
     before: Written | None = None
-    """The rows of this task and micro-batch that are in the topic already. The same rows are never written again."""
+    """The rows from this task and micro-batch that are already in the topic. The same rows are never written again."""
 
 
 def is_behind(batch: int, token: Token | None, driver: BatchToken | None) -> bool:
-    """Return whether these tokens do not show that the previous micro-batch was finished.
+    """Return whether these tokens fail to show that the previous micro-batch was finished.
 
-    The driver commits its token before Spark writes its commit log. So when a task of micro-batch n runs, the driver's token is
-    that of n - 1, or already that of n. If it is older or does not exist, the micro-batches in between were written under another
-    name, to another topic, or with another guarantee, or the tokens have expired. Then the other names of the query are searched
-    for tokens.
+    The driver commits its token before Spark writes to the commit log. So when a task from micro-batch n runs, the driver's token
+    is for n - 1, or already for n. If the token is older or does not exist, the micro-batches in between were written under
+    another name, to another topic, or with another guarantee, or the tokens have expired. In that case, the query's other names
+    are searched for tokens.
     """
     if token is not None and token.batch >= batch:
         return False
@@ -116,23 +116,23 @@ def plan_task(
 ) -> Plan:
     """Decide what a task does before it reads its first row.
 
-    Each token of a task replaces the previous one. So if the task's token is of an earlier micro-batch, the task has not written
-    this one. An earlier token of the driver proves the same: it was committed before a token of this micro-batch could be, so it
-    expires first. But if the driver's token shows that a task had rows, and the task has no token, the tokens are expiring, in
-    the order in which their coordinators check them.
+    Each of a task's tokens replaces the previous one. So if the task's token is from an earlier micro-batch, the task has not
+    written this one. An earlier token from the driver proves the same, because it was committed before any token from this
+    micro-batch could be, and so expires first. But if the driver's token shows that a task had rows, and the task has no token,
+    then the tokens are expiring, in the order in which their coordinators check them.
 
     Args:
-        task: The task's transactional id, for the error.
+        task: The task's transactional id, for the message.
         number: The task's number.
-        batch: The number of the micro-batch.
-        token: The task's token. `None`: it has none.
-        driver: The driver's token, which is read if the task has no token of this run. `None`: the driver has none, either.
+        batch: The micro-batch's number.
+        token: The task's token, if it has one.
+        driver: The driver's token, which is read if the task has no token from this run. `None`: the driver has none either.
         choice: The user's choice.
-        elsewhere: The tokens under other names. `None`: they were not looked for, because the task has a token of this run.
+        elsewhere: The tokens under other names. `None`: they were not looked up, because the task has a token from this run.
 
     Raises:
-        CheckpointBehindSink: A later micro-batch is in the topic.
-        WrittenElsewhere: This micro-batch was written under other names, in part or as a whole.
+        CheckpointBehindSink: The topic already has a later micro-batch.
+        WrittenElsewhere: This micro-batch was partly or completely written under other names.
         BatchUnknown: The tokens do not show whether the task has written this micro-batch.
     """
     of_task = -1 if token is None else token.batch
@@ -147,7 +147,7 @@ def plan_task(
     if elsewhere is not None and is_behind(batch, token, driver):
         _check_elsewhere(task, batch, token, driver, elsewhere)
     elif any(place.newest == batch for place in elsewhere or ()):
-        # The name was changed and changed back, and in between a part of this micro-batch was written under the other name.
+        # The name was changed and then changed back, and in between, part of this micro-batch was written under the other name.
         raise _written_elsewhere(task, batch, elsewhere or ())
     elif token is None and driver is not None and driver.wrote is not None and number in driver.wrote:
         raise _unknown(task, batch, f"The offset of this task has expired, and those of others may have expired, too. {_EXPIRY}")
@@ -155,7 +155,7 @@ def plan_task(
 
 
 def _check_elsewhere(task: str, batch: int, token: Token | None, driver: BatchToken | None, elsewhere: Collection[Place]) -> None:
-    """Raise an error unless the tokens under other names show that nothing of this micro-batch was written."""
+    """Raise an error unless the tokens under other names show that no part of this micro-batch was written."""
     newest = max((place.newest for place in elsewhere), default=-1)
     if newest > batch:
         raise _behind(task, batch, newest)
@@ -181,7 +181,7 @@ def _why_behind(finished_elsewhere: int, token: Token | None, driver: BatchToken
             f"topic, or deliveryGuarantee was changed. {_EXPIRY}"
         )
     if token is not None and driver is not None and driver.batch == finished and driver.batch < token.batch:
-        # Spark has finished that micro-batch, so the driver had a newer token once, and an older one has replaced it.
+        # Spark has finished that micro-batch, so the driver once had a newer token, which an older one has replaced.
         return (
             f"The driver's offset is that of micro-batch {finished}, but this task has written micro-batch {token.batch} since. "
             "So a second driver on this checkpoint, or on a copy of it, has committed its offset late, or deliveryGuarantee was "
@@ -223,21 +223,21 @@ def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> Wri
 def check_elsewhere_again(
     name: str, batch: int, before: BatchToken | None, elsewhere: Collection[Place], choice: Choice = NO_CHOICE
 ) -> None:
-    """Check, at the driver, what the tasks have checked before they wrote.
+    """Repeat, on the driver, the checks for tokens under other names that the tasks made before writing.
 
-    A group may be in no broker's list while it moves to its next coordinator. So the tasks of a first micro-batch may have missed
-    tokens under another name. When the driver lists the groups, the move is over.
+    A group may be missing from every broker's list while its coordinator moves. So the tasks in a run's first micro-batch may
+    have missed tokens under another name. By the time the driver lists the groups, the move is over.
 
     Args:
-        name: The group of the driver's token, for the error.
-        batch: The number of the micro-batch, which is written.
+        name: The group of the driver's token, for the message.
+        batch: The micro-batch's number. All of its rows have been written.
         before: The driver's token.
         elsewhere: The tokens under other names.
         choice: The user's choice.
 
     Raises:
-        CheckpointBehindSink: A later micro-batch is in the topic.
-        WrittenElsewhere: Rows of this micro-batch are duplicated.
+        CheckpointBehindSink: The topic already has a later micro-batch.
+        WrittenElsewhere: Rows from this micro-batch have been duplicated.
     """
     newest = max((place.newest for place in elsewhere), default=-1)
     if choice.covers(batch) or newest < batch:
@@ -256,7 +256,7 @@ def check_elsewhere_again(
 
 
 def _rows_elsewhere(batch: int, elsewhere: Iterable[Place]) -> tuple[int, str]:
-    """Return how many rows of a micro-batch were written under other names, and which names these are."""
+    """Return how many of a micro-batch's rows were written under other names, and a description of these names."""
     places = [place for place in elsewhere if place.newest == batch]
     rows = sum(token.written.rows for place in places for token in place.tasks.values() if token.batch == batch)
     return rows, "; ".join(f"transactionalIdPrefix {place.prefix}, topic {listed(sorted(place.topics))}" for place in places)
@@ -276,17 +276,17 @@ def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
 
 
 def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice, *, begun: bool) -> None:
-    """Refuse a choice that was not made for this micro-batch, such as one left over from another checkpoint.
+    """Refuse a choice that was not meant for this micro-batch, such as one left over from another checkpoint.
 
     Args:
-        batch: The number of the micro-batch.
-        run: The run of the query.
+        batch: The micro-batch's number.
+        run: The query's run.
         driver: The driver's token.
         choice: The user's choice.
-        begun: Whether the query has written anything before, under any name.
+        begun: Whether the query has already written anything, under any name.
 
     Raises:
-        SinkError: No earlier run has half written this micro-batch.
+        SinkError: No earlier run can have left this micro-batch half written.
     """
     if not choice.covers(batch):
         return
@@ -304,13 +304,13 @@ def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice
 
 
 def check_same(task: str, batch: int, before: Written, now: Written, choice: Choice = NO_CHOICE) -> bool:
-    """Compare the rows of a replay with the rows that are in the topic.
+    """Compare a replay's rows with the rows that are already in the topic.
 
     Returns:
-        Whether they are the same. If they are not, the user has chosen what to do with them.
+        Whether they are the same. If not, the user has chosen what to do.
 
     Raises:
-        ReplayDiffers: They are not the same, and the user has not chosen.
+        ReplayDiffers: The rows are not the same, and the user has not made a choice.
     """
     if now == before or choice.covers(batch):
         return now == before
@@ -335,40 +335,40 @@ def _choices(batch: int, before: int, now: int) -> str:
 
 
 def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
-    """Return whether an earlier run of the query may have begun this micro-batch.
+    """Return whether an earlier run of the query may have started this micro-batch.
 
     Args:
-        last: The token of the task, or of the driver.
-        run: The run of the query. Empty: the platform does not name it.
+        last: The task's token or the driver's.
+        run: The query's run. Empty: the platform does not provide it.
     """
     return last is None or not run or last.run != run
 
 
 def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_CHOICE) -> bool:
-    """Return whether a task may write with a kept producer, without taking the transactional id and reading its token.
+    """Return whether a task may write with a kept producer, without taking the transactional id or reading its token.
 
     As long as no other producer has taken the id, `last` belongs to the latest transaction under this id, so it is the token that
     the task would read. If another producer has taken the id, the brokers refuse the kept one before anything becomes visible.
-    With a token of the same run and of an earlier micro-batch, a task writes, whatever the driver's token is (`plan_task`). In
-    all other cases the task must read first: the micro-batch may be written already, or the names of the query may have changed
-    between two runs.
+    With a token from the same run and an earlier micro-batch, a task writes no matter what the driver's token is (`plan_task`).
+    In all other cases, the task must read first: the micro-batch may have been written already, or the query's names may have
+    changed between two runs.
 
-    A producer that has not written the previous micro-batch is useless: another worker probably has, and has taken the id.
+    A producer that did not write the previous micro-batch is useless: another worker probably did, and took the id.
 
     Args:
         last: The last token that the kept producer has committed, under the same transactional id.
-        batch: The number of the micro-batch.
-        run: The run of the query. Empty: the platform does not name it.
+        batch: The micro-batch's number.
+        run: The query's run. Empty: the platform does not provide it.
         choice: The user's choice.
     """
     return last is not None and bool(run) and last.run == run and last.batch == batch - 1 and not choice.covers(batch)
 
 
 def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
-    """Return whether a kept producer is useless for this run from micro-batch `batch` on (`may_continue`).
+    """Return whether a kept producer can no longer be used in this run, starting with micro-batch `batch` (`may_continue`).
 
-    Spark gives a task to another worker in each micro-batch. If such producers were not closed, each worker would soon keep a
-    producer for every task.
+    Spark may assign a task to a different worker in each micro-batch. If such producers were not closed, each worker would soon
+    keep a producer for every task.
     """
     return last is not None and last.run == run and last.batch < batch - 1
 
@@ -376,20 +376,20 @@ def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
 def check_batch(
     batch: int, tasks: int, rows: int, before: BatchToken | None, silent: Mapping[int, Token], choice: Choice = NO_CHOICE
 ) -> None:
-    """Check, at the driver, that a replay had the same tasks and the same number of rows as the attempt before.
+    """Check, on the driver, that a replay had the same tasks and the same number of rows as the previous attempt.
 
     Args:
-        batch: The number of the micro-batch.
+        batch: The micro-batch's number.
         tasks: The number of its tasks.
         rows: The number of their rows.
         before: The driver's token.
-        silent: The tokens of tasks that have no rows now, and so have read no token themselves. They include tasks with higher
-            numbers than this attempt has.
+        silent: The tokens of tasks that now have no rows, and so have not read their own tokens. They include tasks whose numbers
+            are higher than any in this attempt.
         choice: The user's choice.
 
     Raises:
-        CheckpointBehindSink: A later micro-batch is in the topic.
-        ReplayDiffers: An earlier attempt wrote rows in a task that has none now, or another number of rows.
+        CheckpointBehindSink: The topic already has a later micro-batch.
+        ReplayDiffers: An earlier attempt wrote rows in a task that now has none, or wrote a different number of rows.
     """
     if before is not None and before.batch > batch:
         raise CheckpointBehindSink(

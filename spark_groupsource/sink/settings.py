@@ -1,4 +1,4 @@
-"""The settings with which a query writes. A module of its own, so that processes that only unpickle them import no client."""
+"""The settings for a query that writes. In a separate module, so that processes that only unpickle them import no client."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from spark_groupsource.sink.rules import NO_CHOICE, Choice
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """How to write. The settings are pickled with the writer, and their repr shows no setting of a client.
+    """How a query writes. Pickled together with the writer. The repr shows no client settings.
 
     Args:
-        producer: All settings of a task's producer in librdkafka's names, secrets included.
-        requests: The settings of the client that reads and commits offsets.
-        topic: The topic of every row. `None`: the column `topic` names it.
+        producer: All settings of a task's producer, under librdkafka's names and including secrets.
+        requests: The settings for the clients that read and commit offsets.
+        topic: The topic of every row. `None`: the `topic` column names it.
         exactly_once: Whether tasks write in transactions.
-        prefix: The option `transactionalIdPrefix`.
-        choice: The options `rewriteBatch` and `skipBatch`.
-        longest_transaction_ms: The `transaction.timeout.ms` of a task that has outlasted the default. `None`: the user has set
-            that timeout.
+        prefix: The `transactionalIdPrefix` option.
+        choice: The `rewriteBatch` and `skipBatch` options.
+        longest_transaction_ms: The `transaction.timeout.ms` for a task that has outlasted the default. `None`: the user has set
+            this timeout.
     """
 
     producer: Mapping[str, str] = field(repr=False)
@@ -38,9 +38,9 @@ class SinkSettings:
         return replace(self, producer=named(self.producer, query), requests=named(self.requests, query))
 
     def names(self, query: str) -> Names:
-        """Return the names of a query in Kafka.
+        """Return a query's names in Kafka.
 
         Args:
-            query: Its id.
+            query: The query's id.
         """
         return Names.of(self.prefix, query, self.topic)

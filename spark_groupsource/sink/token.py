@@ -1,26 +1,27 @@
-"""The tokens and marks of the sink: the metadata of the offsets that it commits. Pure.
+"""The sink's tokens and marks: the metadata of the offsets that it commits. Pure.
 
-A task of the sink commits a token in the same transaction as its rows. The token is the offset of a consumer group that has no
-members, on partition 0 of each topic that the task wrote to. The offset is the number of the next micro-batch, and its metadata
+A sink task commits a token in the same transaction as its rows. The token is a committed offset of a consumer group without
+members, for partition 0 of each topic that the task wrote to. The offset is the number of the next micro-batch, and its metadata
 describes the rows:
 
     {"v":4,"q":…,"rows":…,"sum":…,"run":…}
 
-Once all tasks of a micro-batch have written, the driver commits a token as well, in a group of its own:
+Once all tasks of a micro-batch have written, the driver also commits a token, in its own group:
 
     {"v":4,"q":…,"tasks":…,"rows":…,"wrote":[[from,to],…],"run":…}
 
-`wrote` has the numbers of the tasks that have a token of this micro-batch, as ranges with exclusive ends. It is `null` if there
-is no room for them.
+`wrote` lists the numbers of the tasks that have a token from this micro-batch, as ranges with exclusive ends. It is `null` if the
+list is too long.
 
-Before its first transaction in a run, a task commits a mark, outside of any transaction: from now on it may have one open.
+Before its first transaction in a run, a task commits a mark outside any transaction. It records that the task may have an open
+one.
 
     {"v":4,"q":…,"run":…,"open":{"at":…,"host":…,"pid":…}}
 
-`q` is the query's id, `run` is its run, and `at` is a time in seconds since 1970. `open` becomes `null` when the task's
-transaction has been ended for it.
+`q` is the query's id, `run` is its run, and `at` is a time in seconds since 1970. `open` becomes `null` when the driver has ended
+the task's transaction.
 
-Any client can commit to any group. So metadata of any other form is refused.
+Any client can commit to any group, so metadata in any other form is refused.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ T = TypeVar("T")
 
 # Not 1: see docs/design.md.
 VERSION = 4
-"""The only format that a release has written so far. All later versions will read it."""
+"""The only format version that a release has written so far. All later versions will read it."""
 _MOST_BYTES = 4000
 _MOST_BYTES_OF_RANGES = 3000
 _MOST = 2**63 - 1
 _MOST_TASKS = 1_000_000
 _LAST_SECOND = 253_402_300_799
-"""The end of the year 9999. Later times cannot be shown."""
+"""The end of the year 9999. Later times cannot be displayed."""
 _RUN = r"[0-9a-f-]{0,36}"
 _HOST = r"[A-Za-z0-9._:%-]{0,255}"
 _CHECKSUM = r"[0-9a-f]{16}"
@@ -52,7 +53,7 @@ _CHECKSUM = r"[0-9a-f]{16}"
 Kind = Literal["token", "mark"]
 
 _KINDS: tuple[tuple[set[str], Kind], ...] = (({"rows", "sum"}, "token"), ({"tasks", "rows"}, "token"), ({"open"}, "mark"))
-"""The fields that identify a task's token, the driver's token, and a mark. All three also have `v` and `run`."""
+"""The fields that identify a task's token, the driver's token and a mark. All three also have `v` and `run`."""
 
 
 class Written(NamedTuple):
@@ -60,18 +61,18 @@ class Written(NamedTuple):
 
     rows: int
     checksum: int
-    """A checksum of 64 bits that does not depend on the order of the rows (checksum.py)."""
+    """A 64-bit checksum that does not depend on row order (checksum.py)."""
 
 
 class Token(NamedTuple):
-    """The micro-batch that a task of the sink wrote last."""
+    """The micro-batch that a sink task wrote last."""
 
     query: str
     """The query's id."""
     batch: int
     written: Written
     run: str
-    """The run of the query (Spark's `runId`)."""
+    """The query's run (Spark's `runId`)."""
 
     @property
     def offset(self) -> int:
@@ -91,11 +92,11 @@ class BatchToken(NamedTuple):
     """The query's id."""
     batch: int
     tasks: int
-    """The number of its tasks."""
+    """The number of tasks in the micro-batch."""
     rows: int
     run: str
     wrote: frozenset[int] | None = None
-    """The tasks that have a token of this micro-batch. `None`: not known."""
+    """The tasks that have a token from this micro-batch. `None`: unknown."""
 
     @property
     def offset(self) -> int:
@@ -112,25 +113,25 @@ class BatchToken(NamedTuple):
 
 
 class Opener(NamedTuple):
-    """The process that may have a transaction open."""
+    """The process that may have an open transaction."""
 
     at: int
-    """When it left the mark, in seconds since 1970 by the clock of its host. People see this time, and no rule uses it."""
+    """When the process left the mark, in seconds since 1970 by its host's clock. Only for display. No decision depends on it."""
     host: str
     pid: int
 
 
 class Mark(NamedTuple):
-    """The note of a task that it may have a transaction open."""
+    """A task's record that it may have an open transaction."""
 
     query: str
     run: str
     open: Opener | None
-    """`None`: the transaction has been ended."""
+    """The process that may have it open. `None`: the transaction has ended."""
 
     @property
     def offset(self) -> int:
-        """The offset to commit. It has no meaning."""
+        """The offset to commit, which has no meaning."""
         return 1
 
     def metadata(self) -> str:
@@ -140,14 +141,14 @@ class Mark(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset of a group with its metadata, as a broker returns it."""
+    """A group's committed offset and its metadata, as a broker returns them."""
 
     offset: int
     metadata: str
 
 
 def newest_token(commits: Iterable[Committed], group: str, query: str) -> Token | None:
-    """Return the latest token of a task. A query may write to several topics, and each of them may have a token.
+    """Return a task's latest token. A query may write to several topics, and each of them may have a token.
 
     Raises:
         TokenUnreadable: Another client, or another version of this package, has committed to the group.
@@ -157,7 +158,7 @@ def newest_token(commits: Iterable[Committed], group: str, query: str) -> Token 
 
 
 def newest_batch_token(commits: Iterable[Committed], group: str, query: str) -> BatchToken | None:
-    """Return the latest token of the driver.
+    """Return the driver's latest token.
 
     Raises:
         TokenUnreadable: Another client, or another version of this package, has committed to the group.
@@ -167,7 +168,7 @@ def newest_batch_token(commits: Iterable[Committed], group: str, query: str) -> 
 
 
 def mark_in(commits: Iterable[Committed], group: str, query: str) -> Mark | None:
-    """Return the mark of a task. If several topics have one, a mark of a transaction that may be open is preferred.
+    """Return a task's mark. If several topics have one, prefer a mark whose transaction may be open.
 
     Raises:
         TokenUnreadable: Another client, or another version of this package, has committed to the group.
@@ -177,7 +178,7 @@ def mark_in(commits: Iterable[Committed], group: str, query: str) -> Mark | None
 
 
 def kind_of(metadata: str | None) -> Kind | None:
-    """Classify commit metadata of any group: a token, a mark, or neither. Tokens and marks of other formats count as well."""
+    """Classify any group's commit metadata as a token, a mark, or neither. Tokens and marks in other formats are included."""
     fields = _object(metadata)
     if type(fields.get("v")) is not int or not isinstance(fields.get("run"), str):
         return None
@@ -185,9 +186,9 @@ def kind_of(metadata: str | None) -> Kind | None:
 
 
 def own_mark(metadata: str | None) -> Mark | None:
-    """Read a mark in any group, for people to see. Returns `None` if anything in it is not as the sink writes it.
+    """Read a mark from any group, for display. Returns `None` if anything in it is not as the sink would write it.
 
-    The query's id in it may be forged, so no rule may rely on this mark.
+    The query id in it may be forged, so no decision may rely on this mark.
     """
     query = _object(metadata).get("q")
     if not isinstance(query, str) or not is_query(query):
@@ -235,11 +236,11 @@ def _mark(commit: Committed, group: str, query: str) -> Mark:
 
 
 def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[str, Any]:
-    """Return the fields of metadata that has exactly these, and `v`, `q` and `run`.
+    """Return the metadata's fields, which must be exactly these and `v`, `q` and `run`.
 
     Raises:
-        ValueError: The metadata is not the sink's.
-        TokenUnreadable: It is of another format.
+        ValueError: The sink did not write the metadata.
+        TokenUnreadable: The metadata has another format version.
     """
     if commit.offset < 1 or len(commit.metadata) > _MOST_BYTES:
         raise ValueError
@@ -248,7 +249,7 @@ def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[
         raise ValueError
     if fields["v"] > 0 and fields["v"] != VERSION:
         raise TokenUnreadable(another_version(f"The offset of group {group}", fields["v"], VERSION))
-    # The group's name has the query's id, too. A token that somebody has copied to the group of another query is refused here.
+    # The group's name also has the query's id, so a token that was copied to another query's group is refused here.
     if fields.keys() != names | {"v", "q", "run"} or fields["v"] != VERSION or fields["q"] != query:
         raise ValueError
     _matching(_RUN, fields["run"])
@@ -256,7 +257,7 @@ def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[
 
 
 def _object(metadata: str | None) -> dict[str, Any]:
-    """Return the fields of metadata that is a JSON object; no fields if it is anything else."""
+    """Return the fields of metadata that is a JSON object, or no fields if it is anything else."""
     try:
         fields = json.loads(metadata or "")
     except (ValueError, RecursionError):
@@ -277,7 +278,7 @@ def _matching(pattern: str, value: object) -> str:
 
 
 def _numbers(ranges: object) -> frozenset[int]:
-    """Read `wrote`. A few bytes from another client could name billions of tasks, so more than Spark can have are refused."""
+    """Parse `wrote`. A few bytes from another client could name billions of tasks, so more than Spark can have are refused."""
     if not isinstance(ranges, list):
         raise ValueError
     numbers: set[int] = set()

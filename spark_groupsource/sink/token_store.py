@@ -1,7 +1,7 @@
-"""Reads, commits and lists the tokens and marks of a query in Kafka.
+"""Reads, commits and lists a query's tokens and marks in Kafka.
 
-With the option `topic`, they are offsets of partition 0 of that topic. Without it, each row names its topic, and a token may be
-on any of these topics, so all offsets of a group are read.
+With the `topic` option, they are committed offsets for partition 0 of that topic. Without it, each row names its topic, and a
+token may be on any of these topics, so all offsets of a group are read.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MARK_AGAIN_S = 600.0
-"""How long a process relies on a mark that it has left. Marks expire like tokens, so they have to be renewed."""
+"""How long a process relies on a mark that it has left. Marks expire, as tokens do, so they have to be renewed."""
 
 T = TypeVar("T")
 
 _READ_TOGETHER = 8
-"""How many groups are read at the same time. Each needs a client."""
+"""How many groups are read in parallel. Each needs a client."""
 
 _MARKED: dict[tuple[str, str], float] = {}
-"""When this process has marked each group, by group and run."""
+"""When this process last marked each group, by group and run."""
 
 
 class TokenStore:
-    """The tokens and marks of one query, in the consumer groups of the query's names.
+    """One query's tokens and marks, in the consumer groups that its `Names` define.
 
-    One thread uses a store at a time, and closes it.
+    Use a store from one thread at a time, and close it afterwards.
 
     Args:
-        settings: The finished settings of a client that sends requests.
-        names: The names of the query.
-        topic: The option `topic`.
+        settings: The finished settings for a client that sends requests.
+        names: The query's names.
+        topic: The `topic` option.
     """
 
     def __init__(self, settings: Mapping[str, str], names: Names, topic: str | None) -> None:
@@ -59,17 +59,17 @@ class TokenStore:
         self._names = names
         self._topic = topic
         self._clients: dict[str, GroupOffsets] = {}
-        """The clients that are open, by their group."""
+        """The open clients, by group."""
         self._topics_of_driver: list[str] = []
-        """The topics that have a token of the driver."""
+        """The topics that have a token from the driver."""
         self._marked = _MARKED
 
     def connect(self, task: int, run: str) -> None:
-        """Make the clients that a task will need, so that they begin to look for their coordinators. Waits for nothing.
+        """Create the clients that a task will need, so that they start to look up their coordinators. Does not block.
 
         Args:
-            task: The number of the task.
-            run: The run of the query; empty if it is not known.
+            task: The task's number.
+            run: The query's run; empty if it is unknown.
 
         Raises:
             OptionError, AuthenticationFailed: See `make_client`.
@@ -77,26 +77,26 @@ class TokenStore:
         mark = self._names.open(task)
         read = [self._names.task(task)]
         if not self._has_marked(mark, run):
-            # This is probably the first micro-batch of the run: the task will read the driver's token, and commit its mark.
+            # This is probably the run's first micro-batch: the task will read the driver's token, and commit its mark.
             read.append(self._names.driver)
             self._client(mark)
-        # Without the option `topic` an AdminClient reads these groups.
+        # Without the `topic` option, an AdminClient reads these groups.
         for group in read if self._topic is not None else ():
             self._client(group)
 
     def connect_driver(self) -> None:
-        """Make the clients that a driver will need in the first micro-batch of a run. Waits for nothing."""
+        """Create the clients that a driver will need in the first micro-batch of a run. Does not block."""
         if self._topic is not None:
             self._client(self._names.driver)
             self._client(self._names.reach(REACHES[0]))
 
     def read_task(self, task: int, topics: Collection[str] = ()) -> Token | None:
-        """Return the token of a task. Waits until the task's transaction has ended.
+        """Return a task's token, once the task's transaction has committed or aborted.
 
         Args:
-            task: The number of the task.
-            topics: Topics that an unfinished transaction may have written to, if rows name their topics. When a broker is asked
-                for all offsets of a group, it overlooks a transaction that commits to a topic for the first time (KAFKA-17507).
+            task: The task's number.
+            topics: Topics that an unfinished transaction may have written to, if rows name their topics. A request for all
+                offsets of a group misses a transaction that commits to a topic for the first time (KAFKA-17507).
 
         Raises:
             TokenUnreadable: Another client has committed to the group.
@@ -108,7 +108,7 @@ class TokenStore:
         return newest_token(self._read_once(group).values(), group, self._names.query)
 
     def read_tasks(self, tasks: Collection[int], topics: Collection[str] = ()) -> dict[int, Token]:
-        """Return the tokens of those of these tasks that have one.
+        """Return the tokens of these tasks by task number, leaving out tasks without one.
 
         Raises:
             TokenUnreadable, BrokerError: See `read_task`.
@@ -116,7 +116,7 @@ class TokenStore:
         return self._each(lambda task: self.read_task(task, topics), tasks)
 
     def read_driver(self) -> BatchToken | None:
-        """Return the token of the driver.
+        """Return the driver's token, or `None` if there is none.
 
         Raises:
             TokenUnreadable, BrokerError: See `read_task`.
@@ -126,7 +126,7 @@ class TokenStore:
         return newest_batch_token(found.values(), self._names.driver, self._names.query)
 
     def read_marks(self, tasks: Collection[int]) -> dict[int, Mark]:
-        """Return the marks of those of these tasks that may have a transaction open.
+        """Return the marks of those tasks that may have an open transaction, by task number.
 
         Raises:
             TokenUnreadable, BrokerError: See `read_task`.
@@ -140,7 +140,7 @@ class TokenStore:
         return self._each(open_mark, tasks)
 
     def read_reach(self) -> int:
-        """Return an upper limit, exclusive, of the numbers of all tasks that have left a mark.
+        """Return an exclusive upper bound for the numbers of all tasks that have left a mark.
 
         Raises:
             BrokerError: See `GroupOffsets.read`.
@@ -153,15 +153,15 @@ class TokenStore:
         return reach
 
     def commit_mark(self, task: int, run: str, topics: Collection[str] = ()) -> None:
-        """Commit a mark that a task may have a transaction open, unless this process has already done so in this run.
+        """Commit a mark that a task may have an open transaction, unless this process has recently done so in this run.
 
-        If the next run of the query has fewer tasks, its driver learns from the marks which transactions it has to end, and which
-        tasks may have written. Each task has a group of its own for its mark, because tasks commit their marks at the same time.
+        If the query's next run has fewer tasks, its driver uses the marks to find the transactions that it has to end, and the
+        tasks that may have written. Each task has its own group for its mark, because tasks commit their marks at the same time.
 
         Args:
-            task: The number of the task.
-            run: The run of the query; empty if it is not known.
-            topics: The topics of the first rows, if rows name their topics.
+            task: The task's number.
+            run: The query's run; empty if it is unknown.
+            topics: The topics in the first rows, if rows name their topics.
 
         Raises:
             BrokerError: See `GroupOffsets.commit`.
@@ -169,19 +169,19 @@ class TokenStore:
         topic = self._topic if self._topic is not None else min(topics)
         host = re.sub(r"[^A-Za-z0-9._:%-]", "_", socket.gethostname())[:255]
         mark = Mark(self._names.query, run, Opener(int(time.time()), host, os.getpid()))
-        # The reaches come first, because a driver does not look for a mark above the reach that it finds.
+        # Commit the reaches first, because a driver does not look for marks above the reach that it finds.
         for group in (*map(self._names.reach, reaches_of(task)), self._names.open(task)):
             if not self._has_marked(group, run):
                 self._client(group).commit(topic, mark.offset, mark.metadata())
                 self._marked[group, run] = time.monotonic()
 
     def commit_ended(self, tasks: Iterable[int], run: str, topics: Collection[str]) -> None:
-        """Replace the marks of tasks whose transactions have been ended, best effort: a mark that stays costs only time.
+        """Replace the marks of tasks whose transactions have ended, best effort: a leftover mark only costs time.
 
         Args:
-            tasks: The numbers of the tasks.
-            run: The run of the query.
-            topics: The topics that the micro-batch has written to.
+            tasks: The tasks' numbers.
+            run: The query's run.
+            topics: The topics that the micro-batch wrote to.
         """
         ended = Mark(self._names.query, run, None)
         for task in tasks:
@@ -194,11 +194,11 @@ class TokenStore:
             self._close(group)
 
     def commit_driver(self, token: BatchToken, topics: Iterable[str]) -> None:
-        """Commit the token of the driver on the first topic that accepts it.
+        """Commit the driver's token on the first topic that accepts it.
 
         Args:
             token: The token.
-            topics: The topics that the micro-batch has written to.
+            topics: The topics that the micro-batch wrote to.
 
         Raises:
             BrokerError, CommitError: See `GroupOffsets.commit`. If no topic accepts the token, this is the last refusal.
@@ -222,10 +222,10 @@ class TokenStore:
         )
 
     def list_elsewhere(self, topics: Collection[str] = ()) -> list[Place]:
-        """Return the tokens that the query has left under other names, as far as its user may describe their groups.
+        """Return the tokens that the query has left under other names, in groups that its user is allowed to describe.
 
         Args:
-            topics: Topics of the query's rows, if rows name their topics.
+            topics: The topics of the query's rows, if rows name their topics.
 
         Raises:
             BrokerError: See `GroupAdmin.groups_that_move_too` and `GroupAdmin.offsets`.
@@ -233,14 +233,14 @@ class TokenStore:
         found: defaultdict[Names, dict[int | None, Mapping[str, Committed]]] = defaultdict(dict)
         for group in self._listed(topics):
             owner = token_group(group)
-            # Tasks and driver read the groups of their current names anyway.
+            # The tasks and the driver read the groups with the current names anyway.
             if owner is not None and owner[0].query == self._names.query and owner[0] != self._names:
                 names, task = owner
                 found[names][task] = self._read_all(group)
         return [Place.of(names, found[names]) for names in sorted(found)]
 
     def close(self, *, wait: bool = True) -> None:
-        """End the connections. Requests after this get new clients.
+        """Close the connections. Later requests create new clients.
 
         Args:
             wait: See `GroupOffsets.close`.
@@ -249,26 +249,26 @@ class TokenStore:
             self._close(group, wait=wait)
 
     def close_others(self) -> None:
-        """End all connections except for that of the driver's token."""
+        """Close all connections except the one for the driver's token."""
         for group in self._clients.keys() - {self._names.driver}:
             self._close(group)
 
     def abandon(self) -> None:
-        """Never use or free the clients, in a forked child. A reference that is never released keeps them."""
+        """Leak the clients in a forked child, where they must be neither used nor freed, by keeping a reference forever."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _has_marked(self, group: str, run: str) -> bool:
         return bool(run) and time.monotonic() - self._marked.get((group, run), -MARK_AGAIN_S) < MARK_AGAIN_S
 
     def _topics_for_driver(self, topics: Iterable[str]) -> list[str]:
-        """Return the topics that may keep the driver's token, best first: the token should stay on the topic where it is."""
+        """Return the topics that can hold the driver's token, best first: the token should stay on its current topic."""
         if self._topic is not None:
             return [self._topic]
-        # A query that has never written a row keeps its token on any topic that its user may describe.
+        # A query that has never written a row keeps its token on any topic that its user is allowed to describe.
         return [*self._topics_of_driver, *topics] or self._admin().topics()
 
     def _listed(self, topics: Collection[str]) -> list[str]:
-        """Return the groups that have the query's id in their names. A broker that does not answer is asked again."""
+        """Return the groups that have the query's id in their names, retrying if a broker does not answer."""
         known = topics if self._topic is None else [self._topic]
         found: set[str] = set()
         unanswered = BrokerUnavailable("listing the groups: the brokers took too long")
@@ -280,31 +280,32 @@ class TokenStore:
             except BrokerUnavailable as error:
                 log.info("listing the groups again: %s", error)
                 unanswered = error
-                # A broker that has come back, or has just taken groups over, may leave them out of its first list.
+                # A broker that has come back, or has just taken over groups, may leave them out of its first list.
                 lists_left = 2
             if not lists_left:
                 return sorted(found)
         raise unanswered
 
     def _read(self, group: str) -> Mapping[str, Committed]:
-        """Return the offsets of a group by topic, and keep the connection."""
+        """Return a group's offsets by topic, and keep the connection open."""
         if self._topic is None:
             return self._read_all(group)
         return _by_topic(self._client(group).read([self._topic]))
 
     def _read_once(self, group: str) -> Mapping[str, Committed]:
-        """Return the offsets of a group by topic, and close the connection: a driver reads many groups."""
+        """Return a group's offsets by topic, and close the connection, because a driver reads many groups."""
         found = self._read(group)
         self._close(group)
         return found
 
     def _read_all(self, group: str) -> Mapping[str, Committed]:
-        # Each call has a new client: an AdminClient keeps the first coordinator that it finds, even after the group has moved.
+        # Use a new client for each call: an AdminClient keeps the first coordinator that it finds, even after the group has
+        # moved.
         found = self._admin().offsets(group, stable=True)
         return _by_topic({partition.topic: kept for partition, kept in found.items() if partition.partition == 0})
 
     def _each(self, read: Callable[[int], T | None], tasks: Collection[int]) -> dict[int, T]:
-        """Read something of several tasks at the same time, and return what there is by task."""
+        """Call `read` for several tasks in parallel, and return the results that are not `None`, by task."""
         with ThreadPoolExecutor(_READ_TOGETHER) as threads:
             found = zip(tasks, threads.map(read, tasks), strict=True)
             return {task: value for task, value in found if value is not None}
@@ -322,7 +323,7 @@ class TokenStore:
             self._clients.pop(group).close(wait=wait)
 
     def _admin(self) -> GroupAdmin:
-        # Importing it takes a new worker 0.2 s. With the option `topic`, only the first micro-batch of a run needs it.
+        # Importing this takes a new worker 0.2 s. With the `topic` option, only the first micro-batch of a run needs it.
         from spark_groupsource.brokers.group_admin import GroupAdmin
 
         return GroupAdmin(self._settings)

@@ -1,4 +1,4 @@
-"""Writes the rows of a task: at least once, or exactly once in a transaction."""
+"""Writes a task's rows, either at least once or exactly once in a transaction."""
 
 from __future__ import annotations
 
@@ -32,83 +32,83 @@ from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT
 log = logging.getLogger(__name__)
 
 PARTITIONS_KNOWN_S = 30.0
-"""How long a task writes its rows again because a broker does not know a partition that another broker has named. Brokers learn
-of added partitions within seconds, and a broker that is cut off is replaced after its session (9 s)."""
+"""How long a task keeps retrying because a broker does not know a partition that another broker has named. Brokers learn about
+added partitions within seconds, and a broker that is cut off from the cluster is replaced after its session (9 s)."""
 
 REFUSAL_S = 1.0
-"""How long a task whose transaction has failed waits for the report of a refused row."""
+"""How long a task whose transaction has failed waits for a refused row to be reported."""
 
 COORDINATOR_BELIEVED_S = 1.0
-"""How old the answer about the coordinator may be when a task reads its token. A broker that is cut off is replaced after its
-session (9 s)."""
+"""How old a coordinator lookup may be when a task reads its token. A broker that is cut off from the cluster is replaced after
+its session (9 s)."""
 
 PARTITIONS_KNOWN_INTERVAL_S = 0.5
-"""The pause between two of these attempts."""
+"""How long a task pauses between the attempts that `PARTITIONS_KNOWN_S` allows."""
 
 
 class Attempt(NamedTuple):
     """The identity of a task attempt, from Spark's TaskContext."""
 
     batch: int
-    """The number of the micro-batch."""
+    """The micro-batch's number."""
     task: int
-    """The number of the task, from 0 on."""
+    """The task's number, starting at 0."""
     run: str
-    """The run of the query. Empty: the platform does not name it."""
+    """The query's run. Empty: the platform does not provide it."""
     query: str
     """The query's id."""
     number: int = 0
-    """The number of the attempt, from 0 on."""
+    """The attempt's number, starting at 0."""
 
 
 class _NotKnownYet(Exception):
     """A broker does not know a partition that another broker has named, usually because it was just added.
 
-    The text is for the user.
+    Users see the message.
     """
 
 
 class _KeptFailed(Exception):
-    """A kept producer has failed, and no row of the task is visible. A new producer can write all of its rows."""
+    """A kept producer has failed, and none of the task's rows are visible. A new producer can write all of them."""
 
 
 class Report(NamedTuple):
-    """The result of a task that has written."""
+    """The result of a task that has finished writing."""
 
     written: int = 0
-    """The rows that it wrote."""
+    """The number of rows that it wrote."""
     skipped: int = 0
-    """The rows that were in the topic already."""
+    """The number of rows that were already in the topic."""
     left: int = 0
-    """The rows that it did not write because of the user's choice (`skipBatch`)."""
+    """The number of rows that it did not write because the user set `skipBatch`."""
     topics: tuple[str, ...] = ()
     commit_s: float = 0.0
-    """How long the commit of the transaction took. With at-least-once: how long the last rows took."""
+    """How long it took to commit the transaction or, with at-least-once, to deliver the last rows."""
 
 
 class RememberedRows:
-    """The rows of a task, which Spark gives only once, but which the task may have to write again from the first one.
+    """A task's rows, remembered so that the task can start over: Spark provides them only once.
 
-    For example, the first rows show that partitions were added just before the task, or that a kept producer has lost its
-    transactional id. Only a limited number of bytes is remembered.
+    A task has to start over if, for example, writing its first rows shows that partitions have just been added, or that a kept
+    producer has lost its transactional id. Only a limited number of bytes is remembered.
     """
 
     def __init__(self, rows: Iterator[pa.RecordBatch], most_bytes: int) -> None:
-        """Begin with nothing remembered."""
+        """Start with nothing remembered."""
         self._rows = rows
         self._left = most_bytes
         self._kept: list[pa.RecordBatch] | None = []
 
     @property
     def whole(self) -> bool:
-        """Whether all rows that were given so far are remembered, so that they can be given again."""
+        """Whether all rows that have been yielded so far are remembered, so that they can be yielded again."""
         return self._kept is not None
 
     def from_the_first(self, before_forgetting: Callable[[], None] = lambda: None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows. Iterators from earlier calls must not be used any more.
+        """Yield all rows from the first one. Iterators from earlier calls must no longer be used.
 
         Args:
-            before_forgetting: Called when the rows become too many. If it raises an error, they are still remembered.
+            before_forgetting: Called when there are too many rows to remember. If it raises an error, they are still remembered.
         """
         yield from tuple(self._kept or ())
         while (batch := self._next()) is not None:
@@ -124,34 +124,35 @@ class RememberedRows:
         try:
             return next(self._rows, None)
         except BaseException:
-            # The input was cut off. If it were iterated again, it would end without an error, as if these were all rows.
+            # The input was cut off. Iterating over it again would end without an error, as if there were no more rows.
             self._kept = None
             raise
 
 
 def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Report:
-    """Write the rows of a task in a transaction, unless an earlier attempt of the task has written them.
+    """Write a task's rows in a transaction, unless an earlier attempt of the task has written them.
 
     Args:
         settings: How the query writes.
         names: The query's names.
         attempt: The task attempt.
-        batches: Its rows. The iterator must raise an error if the input was cut off before its end. Otherwise a part of the rows
-            would be committed as if it were all of them.
+        batches: Its rows. The iterator must raise an error if the input was cut off. Otherwise, some of the rows would be
+            committed as if they were all of them.
 
     Raises:
         CheckpointBehindSink, WrittenElsewhere, BatchUnknown, ReplayDiffers, TokenUnreadable: See rules.py.
-        WriterFenced: Another attempt of the task has begun.
-        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. `read_committed` consumers see no row of the task.
+        WriterFenced: Another attempt of the task has started.
+        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. `read_committed` consumers see none of the task's
+            rows.
     """
     first, rows = _begun(batches, settings.topic)
     if first is None:
-        # A task without rows needs no token, because a replay has nothing to write, either.
+        # A task without rows needs no token, because a replay would have nothing to write either.
         return Report()
     client = _client(settings, outlasts=attempt.number > 0 or names.driver in _OUTLASTING)
     remembered = _remembered(settings, rows)
     may_be_kept = True
-    # It begins with the first such failure, because Spark may have taken longer than that to give the rows.
+    # Set at the first such failure, because Spark may have taken longer than this to provide the rows.
     deadline: Deadline | None = None
     while True:
         try:
@@ -165,8 +166,8 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
             # These brokers allow less than the default, so use the shorter timeout. No row has been written yet.
             client = settings.producer
         except _NotKnownYet as error:
-            # The failed transaction is aborted, so the rows may be written again. librdkafka does not ask a second time when the
-            # coordinator refuses other partitions along with one that it does not know (AddPartitionsToTxn).
+            # The failed transaction has been aborted, so the rows can be written again. librdkafka does not retry
+            # AddPartitionsToTxn when the coordinator refuses other partitions along with one that it does not know.
             deadline = deadline or Deadline(PARTITIONS_KNOWN_S)
             if not remembered.whole or deadline.over:
                 raise TopicNotFound(str(error)) from None
@@ -174,7 +175,7 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
 
 
 def _remembered(settings: SinkSettings, rows: Iterator[pa.RecordBatch]) -> RememberedRows:
-    # Half of kafka.buffer.memory, because the producer itself may keep twice as much as kafka.buffer.memory.
+    # Half of kafka.buffer.memory, because the producer itself may hold up to twice kafka.buffer.memory.
     return RememberedRows(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
 
 
@@ -201,7 +202,7 @@ def _write_as(
     tokens = TokenStore(settings.requests, names, settings.topic)
 
     def close() -> None:
-        # If the run is not known, no later task may continue with this producer.
+        # If the run is unknown, no later task may reuse this producer.
         if writer.close() and attempt.run:
             clients.keep(key, producer)
         else:
@@ -225,7 +226,7 @@ def _write_as(
                 _OUTLASTING.add(names.driver)
     except SystemExit:
         # When a JVM dies, the rows are cut off and Spark sends a signal at nearly the same time. So the signal may have
-        # interrupted `close`, and the transaction would stay open, and `read_committed` consumers would wait until it times out.
+        # interrupted `close`. The transaction would then stay open, and `read_committed` consumers would wait until it times out.
         # A second signal cannot interrupt this call (`ended_by_signals`).
         close()
         raise
@@ -236,7 +237,7 @@ def _with_batch_size(client: Mapping[str, str], settings: SinkSettings, topics: 
 
 
 def _key(client: Mapping[str, str], settings: SinkSettings) -> Hashable:
-    """Return the properties that a kept producer must share with a new one. The transactional id is one of the settings."""
+    """Return the key under which a producer is kept for reuse. The settings in it include the transactional id."""
     return "producer", digest(client), settings.topic
 
 
@@ -252,10 +253,10 @@ def _kept_producer(clients: ClientPool, key: Hashable, attempt: Attempt | None =
 
 
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
-    """Return the settings of a task's producer.
+    """Return the settings for a task's producer.
 
     If a crash leaves a transaction open, `read_committed` consumers wait until it times out. So the timeout is short by default,
-    and a task that has outlasted it once gets the longest one that brokers allow by default.
+    but a task that has already outlasted it gets the longest one that brokers allow by default.
     """
     if outlasts and settings.longest_transaction_ms is not None:
         return {**settings.producer, "transaction.timeout.ms": str(settings.longest_transaction_ms)}
@@ -263,14 +264,14 @@ def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
 
 
 _OUTLASTING: set[str] = set()
-"""Queries that had a transaction in this process which took more than half of the default timeout."""
+"""The queries with a transaction in this process that took more than half of the default timeout."""
 
 
 def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Report:
-    """Write the rows of a task, and wait until they are delivered.
+    """Write a task's rows, and wait until they have been delivered.
 
     Raises:
-        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Other rows may be in the topic.
+        RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Other rows may already be in the topic.
     """
     first, rows = _begun(batches, settings.topic)
     if first is None:
@@ -279,7 +280,7 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
     try:
         return _delivered(settings, topics_of(first), remembered, may_be_kept=True)
     except _KeptFailed as failed:
-        # The metadata of a kept producer may be old. Rows that it has delivered are duplicated, as at-least-once allows.
+        # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
         log.info("the kept producer has failed, so a new one writes the task: %s", failed)
         return _delivered(settings, topics_of(first), remembered, may_be_kept=False)
 
@@ -311,7 +312,7 @@ def _delivered(settings: SinkSettings, topics: Collection[str], remembered: Reme
 
 
 def _connect(producer: Producer, settings: SinkSettings) -> bool:
-    """Wait for a connection to a broker, and return whether there is one.
+    """Wait for a broker connection, and return whether there is one.
 
     Raises:
         BrokerUnavailable: No broker answers at the address that it advertises.
@@ -328,14 +329,14 @@ def _connect(producer: Producer, settings: SinkSettings) -> bool:
 
 
 def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """Return the first record batch with rows, or `None` if there is none, and an iterator over all record batches with rows."""
+    """Return the first non-empty record batch (`None` if there is none) and an iterator over all non-empty ones."""
     rows = (rows_of(batch, topic) for batch in batches if batch.num_rows)
     first = next(rows, None)
     return first, rows if first is None else itertools.chain([first], rows)
 
 
 class _TaskWriter:
-    """Writes one attempt of a task exactly once."""
+    """Writes the rows of one task attempt exactly once."""
 
     def __init__(
         self,
@@ -353,7 +354,7 @@ class _TaskWriter:
         self._id = name
         self._producer = producer
         self.relies_on_its_last = is_kept
-        """Whether the producer is a kept one, and no broker has confirmed in this transaction that it still owns its id."""
+        """Whether the producer is a kept one, and no broker has confirmed during this transaction that it still owns its id."""
         self._open = False
         self._committed = False
         self._began: float | None = None
@@ -361,24 +362,27 @@ class _TaskWriter:
         self.doing = f"beginning to write as {name}"
 
     def write(self, tokens: TokenStore, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
-        """Write the rows, unless they are in the topic already. `topics` are the topics of the first rows."""
+        """Write the rows, unless they are already in the topic. `topics` are the topics in the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
         if self.relies_on_its_last:
-            # Steps 1 to 3 are not needed (`may_continue`): if another producer has the id, the brokers refuse the first row.
+            # Steps 1 to 3 are not needed (`may_continue`): if another producer has taken the id, the brokers refuse the first
+            # row.
             self._commit_mark(tokens, topics)
             return self._write_transaction(rows, None)
         if _connect(self._producer, self._settings):
-            # The clients of step 2 find their coordinators during step 1. Without a broker, each of them would try to connect 70
-            # times a second.
+            # The clients for step 2 look up their coordinators during step 1. Without a broker, each of them would try to connect
+            # 70 times a second.
             tokens.connect(task, run)
-        # 1. Take the id. This fences every earlier attempt of the task, and ends its transaction, so it can commit nothing more.
+        # 1. Take the id. This fences every earlier attempt of the task and ends its transaction, so it can no longer commit
+        #    anything.
         began = time.monotonic()
         self._retried(self._producer.init_transactions, INIT_TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
-            # The coordinators may have moved during step 1. A former coordinator that is cut off would return an old token.
+            # The coordinators may have moved during step 1. A former coordinator that is cut off from the cluster would return an
+            # old token.
             tokens.close(wait=False)
-        # 2. Read the token, and never before step 1. Otherwise an earlier attempt could commit its rows and its token after this
-        #    attempt has found no token, and the rows would be written twice.
+        # 2. Read the token, but never before step 1. Otherwise, an earlier attempt could commit its rows and token after this
+        #    attempt had found no token, and the rows would be written twice.
         token = tokens.read_task(task, topics)
         driver, elsewhere, choice = None, None, self._settings.choice
         if may_be_a_replay(token, run) or choice.covers(batch):
@@ -396,25 +400,26 @@ class _TaskWriter:
         if not plan.write:
             return self._report_unwritten(plan.before, self._count(rows))
         # 4. Leave a mark before the transaction begins. If this process dies and the next run has fewer tasks, only the mark
-        #    tells its driver to end the transaction. Otherwise `read_committed` consumers would wait until it times out.
+        #    tells that run's driver to end the transaction. Without it, `read_committed` consumers would wait until the
+        #    transaction times out.
         self._commit_mark(tokens, topics)
         # 5. Write the rows and the token.
         return self._write_transaction(rows, plan.before)
 
     @property
     def open_s(self) -> float:
-        """How many seconds ago the transaction was begun; 0 if it was not begun."""
+        """How many seconds ago the transaction began; 0 if it has not begun."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
     def failed(self, error: KafkaError) -> GroupKafkaError | _NotKnownYet:
-        """Return the error of this package for a step of the transaction that has failed."""
+        """Convert the librdkafka error from a failed step of the transaction to this package's error."""
         found = self._explained(failure(error, self.doing, self._producer.errors))
         return _NotKnownYet(str(found)) if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else found
 
     def undelivered(self, first: Undelivered) -> GroupKafkaError | _NotKnownYet:
-        """Return the error of this package for a row that was not delivered."""
+        """Return this package's error for a row that was not delivered."""
         if first.error.code() in PURGED:
-            # The transaction has failed before, and its rows were dropped. Another step of it returns the reason.
+            # The transaction had already failed, so its rows were dropped. Calling another step returns the reason.
             try:
                 self._producer.send_offset(self._id, first.topic, self._attempt.batch, "", ABORT_S)
             except KafkaException as failed:
@@ -422,7 +427,7 @@ class _TaskWriter:
         return self._explained(undelivered(first, self._producer.errors))
 
     def _explained(self, error: GroupKafkaError) -> GroupKafkaError:
-        """Return the error, or a better one if the transaction has failed because it took too long."""
+        """Return the error, or a more helpful one if the transaction failed because it took too long."""
         timeout_ms = int(self._client["transaction.timeout.ms"])
         if not isinstance(error, WriterFenced) or self.open_s * 1000 < timeout_ms:
             return error
@@ -436,11 +441,11 @@ class _TaskWriter:
     def prove(self, topics: Collection[str]) -> None:
         """Have the coordinator confirm that a kept producer still owns its id, before the task forgets its first rows.
 
-        If it did not, a new producer would need these rows. The offset that is sent for this purpose is replaced by the token, in
-        the same transaction.
+        If the kept producer no longer owned its id, a new producer would need these rows. The offset that is sent as a check is
+        replaced by the token in the same transaction.
 
         Args:
-            topics: The topics of the first rows, if rows name their topics.
+            topics: The topics in the first rows, if rows name their topics.
         """
         if self.relies_on_its_last:
             topic = self._settings.topic if self._settings.topic is not None else min(topics)
@@ -448,12 +453,12 @@ class _TaskWriter:
             self.relies_on_its_last = False
 
     def close(self) -> bool:
-        """Abort the transaction if it is still open, best effort: otherwise the next attempt of the task aborts it.
+        """Abort the transaction if it is still open, best effort: if that fails, the task's next attempt aborts it.
 
-        If a signal interrupts this call, call it again, and it continues from there.
+        If a signal interrupts this call, call it again to continue where it stopped.
 
         Returns:
-            Whether the producer has committed, so that it can be kept.
+            Whether the producer has committed, which means that it can be kept.
         """
         if self._open:
             try:
@@ -466,7 +471,7 @@ class _TaskWriter:
         return self._committed
 
     def _write_transaction(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
-        """Write the rows and the token in a transaction, but abort it if the same rows are in the topic already (`before`)."""
+        """Write the rows and the token in a transaction, but abort it if the same rows are already in the topic (`before`)."""
         producer = self._producer
         self.doing = f"writing as {self._id}"
         # 1. The rows. `read_committed` consumers do not see them until the transaction is committed.
@@ -475,33 +480,34 @@ class _TaskWriter:
         self._began = time.monotonic()
         for batch in rows:
             producer.write(batch)
-        # These are all rows: if the input had been cut off, the iterator would have raised an error.
+        # These are all of the rows: if the input had been cut off, the iterator would have raised an error.
         ended = time.monotonic()
         topics = tuple(sorted(producer.topics))
         if before is not None and before == producer.written:
-            producer.flush()  # the abort is tried only once, and has no time to wait for rows
+            producer.flush()  # the abort is attempted only once, and has no time to wait for rows
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
-        # 2. The token, in the same transaction. If it had a transaction of its own, a crash in between would leave rows without a
-        #    token, and the next attempt would write them again. Each topic gets the token, because the offsets of a topic that is
-        #    deleted later are deleted as well. Meanwhile the last rows are delivered.
+        # 2. The token, in the same transaction. If the token had a separate transaction, a crash in between would leave rows
+        #    without a token, and the next attempt would write them again. Each topic gets the token, because a topic that is
+        #    deleted later takes its offsets with it. Meanwhile, the last rows are being delivered.
         try:
             for topic in topics:
                 self._send(topic, token)
             self.relies_on_its_last = False
         except KafkaException as failed:
-            # If a row was refused, its error says more than that of the transaction, and may be reported later.
+            # If a row was refused, its error is more specific than the transaction's, but may be reported later.
             for _ in Deadline(REFUSAL_S if failed.args[0].txn_requires_abort() else 0.0).attempts():
                 producer.refuse_undelivered()
             if failed.args[0].code() == KafkaError._STATE:
-                # The transaction had failed before this step. A second call returns the reason.
+                # The transaction had already failed. A second call returns the reason.
                 self._send(topics[0], token)
             raise
-        # 3. Wait until all rows are delivered. If a row is refused, this raises an error, and `close` aborts rows and token.
+        # 3. Wait until all rows have been delivered. If a row is refused, this raises an error, and `close` aborts the rows and
+        #    the token.
         producer.flush()
         self.doing = f"committing as {self._id}"
-        # 4. Commit, which makes rows and token visible together. Without an answer the outcome is unknown, so ask until there is
-        #    one: to take silence for success would lose the rows.
+        # 4. Commit, which makes the rows and the token visible together. Without an answer, the outcome is unknown, so retry
+        #    until there is one: treating silence as success could lose the rows.
         self._retried(producer.commit_transaction)
         self._open = False
         producer.last, self._committed = token, True
@@ -512,7 +518,7 @@ class _TaskWriter:
         try:
             tokens.commit_mark(task, run, topics)
         except TopicNotFound:
-            # Brokers that create topics automatically create a missing one here, as they would for its first row.
+            # If the brokers create topics automatically, they create a missing topic here, as they would for its first row.
             for topic in topics or (self._settings.topic,):
                 refuse_missing(self._settings, topic)
             tokens.commit_mark(task, run, topics)
@@ -527,7 +533,7 @@ class _TaskWriter:
         return self._producer.written
 
     def _report_unwritten(self, before: Written | None, now: Written) -> Report:
-        """Report rows that are not written, because they are in the topic already, or because of the user's choice."""
+        """Report rows that were not written, either because they are already in the topic, or because of the user's choice."""
         batch, topics = self._attempt.batch, tuple(sorted(self._producer.topics))
         earlier = NOTHING if before is None else before
         if before is not None and check_same(self._id, batch, before, now, self._settings.choice):
@@ -543,7 +549,7 @@ class _TaskWriter:
         return Report(skipped=earlier.rows, left=now.rows, topics=topics)
 
     def _retried(self, step: Callable[[float], None], most_s: float = TRANSACTION_S) -> None:
-        """Repeat a step of a transaction while its outcome is unknown, because coordinators move and brokers restart."""
+        """Retry a step of the transaction while its outcome is unknown, as when coordinators move or brokers restart."""
         deadline = Deadline(TRANSACTION_S)
         deadline.retry(lambda: step(min(most_s, max(deadline.left, 1.0))), self._passes)
 
@@ -555,6 +561,7 @@ class _TaskWriter:
             self._refusals += 1
             if self._refusals > 1:
                 return False
-            # A broker that shuts down may interrupt a handshake, which looks like a refused login. Only a second one is believed.
+            # A broker that is shutting down may interrupt a handshake, which looks like a refused login. So wait for a second
+            # refusal.
             self._producer.errors.clear()
         return True

@@ -41,7 +41,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    # Imported on demand: the command line runs without pyspark, and only some of these names need it.
+    # Import on demand, because only some of these names need pyspark, and the command line runs without it.
     if name in _MODULES:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from spark_groupsource.install import with_extra
 
 NEEDED = ("click", "rich")
-"""The packages of the extra `cli`. The source itself does not need them."""
+"""The packages in the `cli` extra. The source itself does not need them."""
 
 
 def main() -> None:

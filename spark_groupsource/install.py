@@ -1,6 +1,6 @@
-"""Defines how texts tell users to install the package, in one place to change once a package index has it.
+"""Defines the installation command that messages show, so that only this module changes once a package index has the package.
 
-Until then no text may give the name to pip, which would install the package of anyone who registers the name first.
+Until then, no message may pass the package's name to pip, because anyone could register that name first.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ SOURCE = "."
 """The argument for `pip install`."""
 
 WHERE = " in a clone of the project"
-"""Where to run the command. Once an index has the package, `SOURCE` is its name there, and this is empty."""
+"""Where to run the command. Once an index has the package, `SOURCE` becomes its name there and this becomes empty."""
 
 
 def with_extra(name: str) -> str:
-    """Return the command that installs the package with one of its extras."""
+    """Return the command that installs this package with one of its extras."""
     return f"pip install '{SOURCE}[{name}]'{WHERE}"

@@ -1,7 +1,7 @@
 """Defines what a query reports to its metrics while it runs.
 
 `Observer` ignores every report, so callers need not check whether metrics are on. `metrics.tally.Tally` is the observer that
-counts. The comments name the thread that calls each method. Arguments are never edited later, unless a method says so.
+counts. Comments name the thread that calls each method. Callers do not modify arguments later unless the docstring says so.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from spark_groupsource.partition import Ranges, TopicPartition
 
 
 class Observer:
-    """Receives the reports of one run, and ignores them."""
+    """Receives one run's reports and ignores them."""
 
     # On the runner's main thread.
 
     def joining(self, stream: str) -> None:
-        """Note that the stream `stream` joins its group."""
+        """Note that this stream is joining its group."""
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
         """Note that `latestOffset` was called.
@@ -32,7 +32,7 @@ class Observer:
         """
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Note that a plan was claimed. Spark may ask for the same plan again.
+        """Note that a plan was claimed. This may be called more than once for a plan, because Spark may ask for it again.
 
         Args:
             plan: the plan's number in its stream.
@@ -45,20 +45,20 @@ class Observer:
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """Note the partitions assigned to this member; the arguments are the fields of `group.assignment.Assignment`."""
+        """Note this member's assigned partitions. The arguments are the fields of `group.assignment.Assignment`."""
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
-        """Note that the group has called back about a rebalance."""
+        """Note that the group called a rebalance callback."""
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
-        """Note the end of a drain, and whether the ranges in flight were confirmed before the drain timeout (`in_time`)."""
+        """Note that a drain has ended, and whether its ranges in flight were confirmed before the timeout (`in_time`)."""
 
     def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Note the records of all owned partitions after a change. The caller edits this mapping later, so keep a copy."""
+        """Note the records of all owned partitions after a change. The caller modifies this mapping later, so keep a copy."""
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """Return a context manager that wraps one commit to the group, and sees its error."""
+        """Return a context manager to wrap around one commit to the group, so that the observer sees the commit's error."""
         yield
 
 

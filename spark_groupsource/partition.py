@@ -33,23 +33,23 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
     def overlap(self, other: OffsetRange) -> OffsetRange:
-        """Return the offsets that are in both ranges, as an empty range if there are none."""
+        """Return the offsets that are in both ranges, or an empty range if there are none."""
         start = max(self.start, other.start)
         return OffsetRange(start, max(start, min(self.end, other.end)))
 
 
 Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
-"""The ranges of each partition, ascending and without overlaps."""
+"""Each partition's ranges, in ascending order and without overlaps."""
 
 
 def listed(things: Iterable[object], most: int = 5) -> str:
-    """Return a text that lists things in their order, and says how many more there are: `orders-3, orders-7 and 118 more`."""
+    """Return the first `most` things as text, followed by how many more there are: `orders-3, orders-7 and 118 more`."""
     names = [str(thing) for thing in things]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, dict[str, Value]]:
-    """Group values as in Spark's JSON of offsets: by topic, and then by the number of the partition, both ascending."""
+    """Group values as Spark's offset JSON does: by topic, then by partition number, both in ascending order."""
     topics: dict[str, dict[str, Value]] = {}
     for partition in sorted(values):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = values[partition]

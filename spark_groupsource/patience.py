@@ -1,6 +1,6 @@
 """Repeats attempts until a deadline.
 
-The clock and the sleep are parameters, so that tests need not wait. Times are seconds of a monotonic clock.
+The clock and the sleep function are parameters, so tests need not wait. Times are in seconds on a monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ K = TypeVar("K")
 
 
 def doubled(first_s: float, most_s: float) -> Iterator[float]:
-    """Yield `first_s`, and then twice the previous value each time, up to `most_s`."""
+    """Yield `first_s`, then double the value each time, up to `most_s`."""
     while True:
         yield first_s
         first_s = min(2 * first_s, most_s)
 
 
 class Deadline:
-    """A moment until which something is tried. It never changes, so any thread may use it."""
+    """A time at which a caller stops retrying. It is immutable, so any thread may use it."""
 
     def __init__(
         self, seconds: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Set the deadline, counted from now.
+        """Set the deadline, relative to now.
 
         Args:
             seconds: how far away the deadline is.
@@ -55,13 +55,13 @@ class Deadline:
         return self._clock() >= self._at
 
     def attempts(self, interval_s: float = RETRY_INTERVAL_S, first_s: float | None = None) -> Iterator[int]:
-        """Yield 0, 1, 2 and so on every `interval_s` seconds: at least once, and for the last time just after the deadline.
+        """Yield 0, 1, 2 and so on every `interval_s` seconds, at least once. The last value comes just after the deadline.
 
         In a `for ... else`, the `else` runs if the deadline came first.
 
         Args:
             interval_s: seconds between two attempts.
-            first_s: seconds after the first attempt. The pause then grows by a tenth each time, up to `interval_s`.
+            first_s: seconds to pause after the first attempt. The pause then grows by a tenth each time, up to `interval_s`.
         """
         attempt = 0
         pause_s = interval_s if first_s is None else first_s
@@ -76,15 +76,15 @@ class Deadline:
     def retry(
         self, step: Callable[[], T], may_pass: Callable[[Exception], bool] = passes, interval_s: float = RETRY_INTERVAL_S
     ) -> T:
-        """Run `step` and return its result. Repeat it while it fails with a retriable error.
+        """Run `step` and return its result, retrying after each retriable error until the deadline.
 
         Args:
             step: the step.
-            may_pass: returns whether another attempt may succeed after an error.
+            may_pass: returns whether an error is retriable.
             interval_s: seconds between two attempts.
 
         Raises:
-            Exception: the last error of `step`, which is not retriable or came after the deadline.
+            Exception: the last error from `step`, which is not retriable or came after the deadline.
         """
         while True:
             try:
@@ -95,14 +95,14 @@ class Deadline:
                 self.pause_after(error, interval_s)
 
     def pause_after(self, error: Exception, interval_s: float = RETRY_INTERVAL_S) -> None:
-        """Wait before the next attempt at something that has failed.
+        """Wait before retrying a step that has failed.
 
         Args:
             error: the reason for the failure.
             interval_s: how many seconds to wait.
 
         Raises:
-            Exception: `error`, if the deadline is over.
+            Exception: `error`, if the deadline has passed.
         """
         if self.over:
             raise error
@@ -111,13 +111,13 @@ class Deadline:
 
 
 class Retries:
-    """Tells a caller that must not wait when to try again. Used by one thread.
+    """Tells a caller that must not block when to try again. Only one thread may use it.
 
-    An attempt is due from the start, and again `interval_s` after each failure.
+    The first attempt is due immediately, and another is due `interval_s` after each failure.
     """
 
     def __init__(self, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with an attempt that is due.
+        """Make the first attempt due immediately.
 
         Args:
             interval_s: seconds between two attempts.
@@ -133,7 +133,7 @@ class Retries:
         return self._clock() >= self._due_at
 
     def make_due(self) -> None:
-        """Make an attempt due now, because it may succeed for a new reason."""
+        """Make the next attempt due now, because something has changed and it may succeed."""
         self._due_at = self._clock()
 
     def failed(self) -> None:
@@ -143,27 +143,27 @@ class Retries:
 
 @dataclass(frozen=True)
 class _Failure:
-    """The failure of one of many keys."""
+    """One key's failure."""
 
     began_at: float | None
-    """When it began to fail; `None` if it was only put off."""
+    """When the key began to fail, or `None` if it was only put off."""
     due_at: float
 
 
 class Failures(Generic[K]):
-    """Tracks which of many keys fail, with a patience for each, for a caller that must not wait. Used by one thread.
+    """Tracks which keys are failing, and for how long, for a caller that must not block. Only one thread may use it.
 
     A key that has not failed is due. A key that has failed is due about one interval later, at a multiple of the interval, so
-    that keys that failed at different times are tried again together. The failures are a mapping that is replaced, never edited.
+    that keys that failed at different times are retried together. The mapping of failures is replaced and never modified.
     """
 
     def __init__(
         self, patience_s: float, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start without a failure.
+        """Start with no failures.
 
         Args:
-            patience_s: how many seconds a key may fail in a row.
+            patience_s: how many seconds a key may keep failing.
             interval_s: seconds between two attempts.
             clock: returns seconds, monotonic.
         """
@@ -182,7 +182,7 @@ class Failures(Generic[K]):
         return {key for key in keys if key not in self._failures or self._failures[key].due_at <= now}
 
     def failed(self, keys: Iterable[K]) -> set[K]:
-        """Note that these keys have failed, and return those that have been failing for longer than the patience."""
+        """Note that these keys have failed, and return those that have been failing for longer than `patience_s`."""
         now = self._clock()
         due_at = self._next(now, self._interval_s)
         began_at = {
@@ -192,7 +192,7 @@ class Failures(Generic[K]):
         return {key for key, began in began_at.items() if now - began > self._patience_s}
 
     def put_off(self, keys: Iterable[K], interval_s: float) -> None:
-        """Try these keys again later. This does not count as a failure: their patience starts again when they fail."""
+        """Make these keys due later. This does not count as a failure, so their patience starts over when they next fail."""
         due_at = self._next(self._clock(), interval_s)
         self._failures = {**self._failures, **dict.fromkeys(keys, _Failure(None, due_at))}
 

@@ -16,13 +16,13 @@ _DISABLE, _ALL = "PYDANTIC_DISABLE_PLUGINS", "__all__"
 
 
 class _WithoutPlugins(ModelMetaclass):
-    """Disables pydantic's plugins while a model class is made."""
+    """Disables pydantic's plugins while a model class is created."""
 
     def __new__(cls, *args: Any, **more: Any) -> Any:
-        """Make a model class without plugins. Other models keep theirs, unless another thread makes one in the same ms."""
+        """Create a model class without plugins. Other models keep theirs, unless another thread creates one at that moment."""
         earlier = os.environ.get(_DISABLE)
         if earlier == _ALL:
-            # The user has set the variable, or another thread has, which will reset it.
+            # The user has set the variable, or another thread has set it and will reset it.
             return super().__new__(cls, *args, **more)
         os.environ[_DISABLE] = _ALL
         try:
@@ -37,6 +37,6 @@ class _WithoutPlugins(ModelMetaclass):
 class PlainModel(BaseModel, metaclass=_WithoutPlugins):
     """A pydantic model that is hidden from pydantic's plugins.
 
-    A plugin would get the options, including passwords, and could log them. Searching for plugins would also delay each run of a
-    query by 80 ms, because pydantic opens every distribution, and every jar that Spark has put on Python's path.
+    A plugin would get the options, including passwords, and could log them. Searching for plugins would also delay each query run
+    by 80 ms, because pydantic opens every distribution, and every jar that Spark has put on Python's path.
     """

@@ -1,1 +1,1 @@
-"""Makes Kafka clients, and asks the brokers about topics, partitions, offsets and groups."""
+"""Makes Kafka clients and asks the brokers about topics, partitions, offsets and groups."""

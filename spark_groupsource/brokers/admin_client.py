@@ -1,4 +1,4 @@
-"""Makes AdminClients, for a single request or for the whole run of a query, and reads the settings of a broker."""
+"""Makes AdminClients for a single request or a whole query run, and reads a broker's settings."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ log = logging.getLogger(__name__)
 
 
 def make_admin_client(client_settings: Mapping[str, str], last_error: LastError) -> AdminClient:
-    """Make an AdminClient. No request is sent yet.
+    """Make an AdminClient without sending a request.
 
     Args:
         client_settings: librdkafka settings that every client needs.
-        last_error: Remembers the errors that belong to no request.
+        last_error: Receives errors that do not belong to a request.
 
     Raises:
         OptionError: As `make_client` does.
         AuthenticationFailed: As `make_client` does.
     """
-    # isolation.level is a setting of consumers. librdkafka would log a warning for an AdminClient.
+    # isolation.level is a consumer setting. With an AdminClient, librdkafka would log a warning.
     of_any_client = {name: value for name, value in client_settings.items() if name != "isolation.level"}
-    # Close a connection when its request has timed out. By default librdkafka keeps it for a minute.
+    # Close a connection when a request on it times out. By default, librdkafka keeps it for a minute.
     settings = {"socket.timeout.ms": str(int(REQUEST_TIMEOUT_S * 1000)), **of_any_client}
     return make_client(AdminClient, settings, last_error.record, librdkafka_log)
 
 
 class LastingAdmin:
-    """An AdminClient for the whole run of a query, with long pauses between its requests. Any thread may use it.
+    """An AdminClient that lasts for a whole query run, with long pauses between requests. Any thread may use it.
 
-    A network may drop an idle connection without telling librdkafka, which then loses its requests for a minute. So a caller that
+    A network may drop an idle connection without notifying librdkafka, which then loses requests for a minute. So a caller that
     gets no answer after a pause renews the client and asks again.
     """
 
     def __init__(
         self, client_settings: Mapping[str, str], last_error: LastError, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Make the client. No request is sent yet.
+        """Make the client without sending a request.
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            last_error: Remembers the errors that belong to no request.
+            last_error: Receives errors that do not belong to a request.
             clock: Returns seconds, monotonic.
 
         Raises:
@@ -59,7 +59,7 @@ class LastingAdmin:
         self._last_error = last_error
         self._clock = clock
         self.client = make_admin_client(client_settings, last_error)
-        """The client. Callers keep a reference until they have their answer, because another thread may renew the client."""
+        """The client. Hold a reference to it until the answer arrives, because another thread may renew the client."""
         self._answered_at = clock()
 
     @property
@@ -72,8 +72,8 @@ class LastingAdmin:
         self._answered_at = self._clock()
 
     def renew(self) -> None:
-        """Replace the client with one that has new connections."""
-        # Reset the time although no broker has answered. Otherwise each request to brokers that are down would make a new client.
+        """Replace the client with a new one that opens its own connections."""
+        # Reset the time although no broker has answered. Otherwise, each request to brokers that are down would make a client.
         self.answered()
         try:
             self.client = make_admin_client(self._settings, self._last_error)
@@ -82,17 +82,17 @@ class LastingAdmin:
 
 
 def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of one broker. Use only settings that are the same on every broker of a well-run cluster.
+    """Return one broker's settings. Use only settings that are the same on every broker in a well-run cluster.
 
     Args:
         client_settings: librdkafka settings that every client needs.
 
     Returns:
-        The values of the settings, including defaults, by name. Secrets are not included.
+        The settings' values by name, including defaults but not secrets.
 
     Raises:
-        NotAuthorized: The user may not read them (ACL DESCRIBE_CONFIGS on the cluster).
-        BrokerUnavailable: No broker answers, or the brokers refuse the request, as those of some hosted clusters do.
+        NotAuthorized: The user may not read them (DESCRIBE_CONFIGS ACL on the cluster).
+        BrokerUnavailable: No broker answers, or the brokers refuse the request, as some hosted clusters do.
         AuthenticationFailed: The brokers refuse the login.
     """
     last_error = LastError()

@@ -1,8 +1,8 @@
-"""Finds out whether the brokers can be reached at the addresses that they advertise.
+"""Checks whether the brokers can be reached at their advertised addresses.
 
-A client first connects to a server of `kafka.bootstrap.servers`, whose answer has the address of each broker
-(`advertised.listeners`). From then on it connects only to these addresses. If they cannot be reached, its requests time out, and
-the errors do not name the addresses.
+A client first connects to one of the `kafka.bootstrap.servers`, which returns each broker's address (`advertised.listeners`).
+From then on, it connects only to these addresses. If they cannot be reached, its requests time out with errors that do not name
+them.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BrokerUnavailable
 
 FIRST_ANSWER_S = 3.0
-"""How long a new client waits for the first answer of a broker before it tries the addresses."""
+"""How long a new client waits for a broker's first answer before it tries the addresses."""
 
 CONNECT_S = 3.0
-"""How long a connection may take, including TLS and login, when the addresses are tried. librdkafka's default is 30 s."""
+"""How long a connection to an address may take, including TLS and login. librdkafka's default is 30 s."""
 
 RECONNECT_S = 1.0
-"""How much longer to wait for an answer after a broker has not answered. In that time librdkafka connects to the broker again, at
-the next address if its name has several."""
+"""How much longer to wait for a broker that has not answered. Meanwhile librdkafka reconnects to it, at the next address if its
+name resolves to several."""
 
 _MOST = 50
-"""The most brokers to ask. One answer is enough."""
+"""The maximum number of brokers to ask. One answer is enough."""
 
 _BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
-"""librdkafka's name for a server of `bootstrap.servers`. Its name for a broker ends with the broker's id instead."""
+"""Matches librdkafka's name for a bootstrap server. Its name for a broker ends with the broker's id instead."""
 
 
 def await_first_answer(admin: AdminClient, last_error: LastError, client_settings: Mapping[str, str]) -> None:
-    """Wait until a broker has answered a new client. If no broker answers, try the addresses that they advertise.
+    """Wait until a broker answers a new client. If none does, try the brokers' advertised addresses.
 
     Args:
         admin: The client.
-        last_error: The client's errors, which also remember that the client has had its first answer.
+        last_error: The client's last error, which also records whether a broker has answered the client.
         client_settings: The client's settings.
 
     Raises:
@@ -54,22 +54,22 @@ def await_first_answer(admin: AdminClient, last_error: LastError, client_setting
         admin.describe_cluster(request_timeout=FIRST_ANSWER_S).result()
     except KafkaException:
         reported = last_error.newest(admin)
-        # A refused login, or bootstrap servers that do not answer, are left to the caller's own request.
+        # If the login is refused or the bootstrap servers do not answer, the caller's own request reports it.
         if reported is None or not (is_refused(reported) or _BOOTSTRAP.search(reported.str())):
             refuse_unreachable(client_settings)
     last_error.is_answered = True
 
 
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
-    """Raise an error if a bootstrap server answers, but no broker answers at the address that it advertises.
+    """Raise an error if a bootstrap server answers but no broker answers at its advertised address.
 
-    This takes up to 14 s, but only a few milliseconds if a broker answers.
+    This takes a few milliseconds if a broker answers, and up to 14 s if none does.
 
     Args:
         client_settings: librdkafka settings that every client needs.
 
     Raises:
-        BrokerUnavailable: No broker answers at its address. The text has the addresses.
+        BrokerUnavailable: No broker answers at its address. The message has the addresses.
         OptionError: As `make_client` does.
         AuthenticationFailed: As `make_client` does.
     """
@@ -81,8 +81,8 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
             refused.append(error)
 
     def take(line: logging.LogRecord) -> bool:
-        # librdkafka reports a connection that timed out only in its log. A line with a broker's id proves that a bootstrap server
-        # has answered, because the client has the id from it.
+        # librdkafka reports a connection time-out only in its log. A line with a broker's id proves that a bootstrap server has
+        # answered, because the client got the id from it.
         if line.args and line.args[0] == "FAIL" and (learned := LEARNED.search(line.getMessage())) is not None:  # type: ignore[index]
             errors[int(learned[2])] = learned[1], learned.string[learned.end() :]
         return False
@@ -114,11 +114,11 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
 
 
 def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool:
-    """Return whether a broker answers at its address, even if only with a refusal. Add the other brokers to `errors`.
+    """Return whether any broker answers at its address, even with a refusal. Add those that do not to `errors`.
 
     Args:
         admin: The client.
-        errors: The address of each broker that has not answered, with the reason, by the broker's id.
+        errors: The address of each broker that has not answered and the reason, by broker id.
     """
     timeout_s = CONNECT_S + RECONNECT_S
 
@@ -126,7 +126,7 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
         resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
         return [future for broker in resources for future in admin.describe_configs([broker], request_timeout=timeout_s).values()]
 
-    # Also ask the brokers that have failed once. They may answer at another address of the same name, or may be restarting.
+    # Also ask brokers that have already failed. They may be restarting, or may answer at another address of the same name.
     asked = ask(sorted(errors)[:_MOST])
     try:
         found = admin.list_topics(timeout=timeout_s)

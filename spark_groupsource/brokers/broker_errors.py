@@ -1,4 +1,4 @@
-"""Turns errors of the brokers and of librdkafka into this package's exceptions, with advice on what to check."""
+"""Converts broker and librdkafka errors to this package's exceptions, with advice on what to check."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.UNKNOWN_TOPIC_OR_PART: TopicNotFound,
 }
-"""The error for each code of a refused or unanswered commit (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
+"""Maps error codes for a refused or unanswered commit to exceptions (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
 COORDINATOR_ERRORS = frozenset(code for code, kind in COMMIT_ERRORS.items() if kind is CoordinatorUnavailable)
-"""Codes for a group whose coordinator is missing or still loading. Nothing was done, so the request may be repeated."""
+"""Error codes for a group whose coordinator is missing or still loading. Nothing was done, so the request may be retried."""
 
 REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
@@ -62,13 +62,14 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""The error for each code of other requests. Other codes become BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
+"""Maps error codes for other requests to exceptions. Codes that are not listed become BrokerUnavailable, or AuthenticationFailed
+(login_trouble.py)."""
 
 OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     **{code: kind for code, kind in COMMIT_ERRORS.items() if kind is CommitOutcomeUnknown},
 }
-"""The error for each code of a request that writes a group's offsets, but not as a member of the group."""
+"""Maps error codes for a request that writes a group's offsets without being a member to exceptions."""
 
 MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
@@ -85,19 +86,19 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.UNKNOWN: MembershipError,
     KafkaError._FATAL: MembershipError,
 }
-"""The error for each code that ends a member and its query (`ends_member`). Java's consumer gives up at these codes, too. Any
-other code that librdkafka calls fatal becomes MembershipError."""
+"""Maps error codes that make a member and its query fail to exceptions (`ends_member`). Java's consumer also fails on these.
+Any other code that librdkafka calls fatal becomes MembershipError."""
 
 _FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
 
 
 def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
-    """Return whether this error ends a query, as it would end Java's consumer. librdkafka would rejoin forever.
+    """Return whether this error must make the query fail, as Java's consumer would. librdkafka would keep rejoining forever.
 
     Args:
         error: the error that the member's consumer returned when it was polled.
-        has_joined: whether the member has had its first assignment. After that, a deleted topic or an internal failure of the
-            coordinator does not end the query.
+        has_joined: whether the member has had its first assignment. After that, the query survives a deleted topic or an
+            internal failure in the coordinator.
     """
     if error.fatal():
         return True
@@ -111,7 +112,7 @@ TO_MOVE_A_GROUP = (
     "kafka.partition.assignment.strategy=range can move one by one. Or set kafka.group.protocol=classic. See docs/operations.md, "
     "Moving to the new group protocol."
 )
-"""How to move a group to the protocol of KIP-848 if the brokers cannot move the assignor of its classic members."""
+"""How to move a group to the KIP-848 protocol if the brokers cannot convert its classic members' assignor."""
 
 _COORDINATORS_LOG = "Only the log of the group's coordinator shows the reason; `groupkafka describe` shows which broker that is."
 
@@ -137,7 +138,7 @@ _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
     KafkaError.UNKNOWN: _COORDINATORS_LOG,
 }
-"""What to check when an error ends a member, if the advice for its class is not enough."""
+"""What to check for an error that makes a member fail, if the advice for its class is not enough."""
 
 _COMMIT_ADVICE: Mapping[int, str] = {
     KafkaError.OFFSET_METADATA_TOO_LARGE: "The metadata of this commit is larger than the brokers' offset.metadata.max.bytes. "
@@ -153,10 +154,10 @@ ADVICE: Mapping[type[GroupKafkaError], str] = {
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits and "
     "continues from there.",
 }
-"""What to check, by the error of this package."""
+"""What to check, by this package's exception."""
 
 LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
-"""librdkafka's name for a broker whose address another broker returned: the address, and the broker's id."""
+"""Matches librdkafka's name for a broker whose address another broker returned: the address and the broker's id."""
 
 _ADVERTISED = (
     "{0} is the address that broker {1} advertises, as a bootstrap server returned it. Check that the broker is running, its "
@@ -166,7 +167,7 @@ _ADVERTISED = (
 
 
 def cause_of(error: KafkaError) -> KafkaError:
-    """Return the error that caused a fatal one. librdkafka replaces its code, but quotes its text."""
+    """Return the error that caused a fatal error. librdkafka replaces the cause's code but quotes its text."""
     if error.code() == KafkaError._FATAL:
         for code in MEMBER_ERRORS.keys() - {KafkaError._FATAL}:
             cause = KafkaError(code)
@@ -182,14 +183,14 @@ def explain(
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
     missing_acl: Mapping[int, str] = MISSING_ACL,
 ) -> GroupKafkaError:
-    """Return this package's error for an error of a broker or of librdkafka, with advice on what to check.
+    """Convert a broker or librdkafka error to this package's exception, with advice on what to check.
 
     Args:
         error: The error that was returned or raised.
         doing: What the client was doing, as in "committing orders-3".
-        table: The error for each code of this kind of request.
-        advice_of: What to check, by the error of this package.
-        missing_acl: Which ACL is missing, by the code of the refusal.
+        table: Maps error codes for this kind of request to exceptions.
+        advice_of: What to check, by exception.
+        missing_acl: Which ACL is missing, by error code.
     """
     fallback: type[GroupKafkaError] = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
     if table is MEMBER_ERRORS and error.fatal():

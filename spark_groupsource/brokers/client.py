@@ -1,4 +1,4 @@
-"""Makes clients of confluent-kafka, and remembers errors that they report in the background."""
+"""Makes confluent-kafka clients, and remembers the errors that they report in the background."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
 
 EARLY_TIMEOUT_S = 10.0
-"""The time limit of a new AdminClient's first request, whose answer is not used."""
+"""The time limit for a new AdminClient's first request, whose answer is not used."""
 
 CONNECT_EARLY_S = 0.5
-"""How long a new Consumer waits for the leader of a partition, so that its first request does not wait for the connection."""
+"""How long a new Consumer waits to connect to a partition's leader, so that its first real request need not wait."""
 
 LAST_ERROR_KEPT_S = 180.0
-"""For how long an error that a client reported in the background can explain requests without an answer. librdkafka repeats a
-lasting error after half a minute or more, so an older error may come from a broker that was restarting."""
+"""How long an error that a client reported in the background can explain unanswered requests. librdkafka repeats a persistent
+error after half a minute or more, so an older error may come from a broker that was restarting."""
 
 
 def _logger(name: str) -> logging.Logger:
@@ -49,17 +49,17 @@ def _logger(name: str) -> logging.Logger:
 
 
 librdkafka_log = _logger("spark_groupsource.librdkafka")
-"""Receives librdkafka's own log lines from every client of the driver and of the command line."""
+"""Receives librdkafka's log lines from every client in the driver and the command line."""
 
 librdkafka_log_of_tasks = _logger("spark_groupsource.fetch.librdkafka")
-"""Receives librdkafka's own log lines from the consumers and producers of tasks."""
+"""Receives librdkafka's log lines from the tasks' consumers and producers."""
 
 
 def _lowered_if_fenced(record: logging.LogRecord) -> bool:
-    """Lower the lines of a producer that has lost its transactional id to debug level.
+    """Lower log lines about a producer that has lost its transactional id to debug level.
 
-    librdkafka calls this fatal. But a kept producer always loses its id when another worker runs the task, and is then replaced.
-    If the loss has consequences, the task raises WriterFenced.
+    librdkafka calls the loss fatal, but a pooled producer always loses its id when another worker runs the task, and is then
+    replaced. If the loss matters, the task raises WriterFenced.
     """
     if "fenced by a newer instance" not in record.getMessage():
         return True
@@ -67,7 +67,7 @@ def _lowered_if_fenced(record: logging.LogRecord) -> bool:
     return librdkafka_log_of_tasks.isEnabledFor(logging.DEBUG)
 
 
-# This filter runs before the one that counts repetitions of warnings.
+# This filter must run before the one that counts repeated warnings.
 librdkafka_log_of_tasks.filters.insert(0, _lowered_if_fenced)
 
 Client = TypeVar("Client")
@@ -81,10 +81,10 @@ UNANSWERED = frozenset(
         KafkaError._NOENT,
     }
 )
-"""Codes of a request that no broker has answered. `_NOENT` means that the leader of a partition is not known."""
+"""Error codes for a request that no broker answered. `_NOENT` means that a partition's leader is unknown."""
 
 _ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
-"""Finds the end of a leader epoch in librdkafka's text for a position beyond that end."""
+"""Matches the end of a leader epoch in librdkafka's message for a position beyond that end."""
 
 
 def make_client(
@@ -99,17 +99,17 @@ def make_client(
 
     Args:
         kind: The class.
-        settings: librdkafka's settings, with the name of the token callback if there is one.
-        on_error: Called with each error that belongs to no request.
+        settings: librdkafka settings, including the token callback's name if there is one.
+        on_error: Called with each error that does not belong to a request.
         logger: Receives librdkafka's log lines.
-        on_throttle: Called when a broker throttles a client that fetches records. None if the client fetches no records.
+        on_throttle: Called when a broker throttles a client that fetches records. `None` for other clients.
 
     Returns:
         The client.
 
     Raises:
         OptionError: librdkafka refuses a setting, the token callback does not exist, or a file's environment variable is not set.
-            The text contains no secret.
+            The message contains no secrets.
         AuthenticationFailed: The token callback returns no token.
         ProcessLimitReached: The process cannot get more memory or threads.
     """
@@ -130,7 +130,7 @@ def make_client(
 
 
 def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallback) -> Callable[[KafkaError], None]:
-    """Return an error callback that also asks for a new token for the next client if the brokers refuse this client's token."""
+    """Wrap an error callback so that the next client gets a new token if the brokers refuse this client's token."""
 
     def note(error: KafkaError) -> None:
         if token_refused(error):
@@ -141,11 +141,11 @@ def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallb
 
 
 def connect_early(client: object) -> None:
-    """Make an AdminClient connect to the controller, without waiting for the connection.
+    """Make an AdminClient start to connect to the controller, without waiting for the connection.
 
-    librdkafka drops the connection to the bootstrap server once it has the list of brokers. A request that any broker may answer
-    then waits for half of `reconnect.backoff.ms`. For a request to a particular broker librdkafka connects immediately, and other
-    requests use that connection.
+    Once librdkafka has the list of brokers, it drops the connection to the bootstrap server. A request that any broker may answer
+    then waits for half of `reconnect.backoff.ms`. But for a request to a particular broker, librdkafka connects immediately, and
+    other requests use that connection.
     """
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
@@ -153,11 +153,11 @@ def connect_early(client: object) -> None:
 
 
 def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-    """Make a new Consumer connect to the leader of the first partition, best effort, for the same reason as `connect_early`.
+    """Make a new Consumer connect to the first partition's leader (best effort), for the same reason as `connect_early`.
 
     Args:
-        consumer: A consumer that no other code uses yet.
-        partitions: Partitions that exist.
+        consumer: A consumer that no other code is using yet.
+        partitions: Existing partitions.
     """
     for partition in partitions[:1]:
         with suppress(KafkaException):
@@ -165,10 +165,10 @@ def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) 
 
 
 class TimeoutsNoticed(_LoggerAdapter):
-    """Passes on the log lines of one client, and notices requests that timed out, which librdkafka reports only in its log."""
+    """Forwards one client's log lines, and detects request time-outs, which librdkafka reports only in its log."""
 
     def __init__(self, logger: logging.Logger, notice: Callable[[], None]) -> None:
-        """Pass on every line.
+        """Forward every line to `logger`.
 
         Args:
             logger: Receives the lines.
@@ -178,7 +178,7 @@ class TimeoutsNoticed(_LoggerAdapter):
         self._notice = notice
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
-        """Take a line from confluent-kafka, whose first argument is librdkafka's name for the kind of line."""
+        """Forward a line from confluent-kafka, whose first argument is librdkafka's name for the kind of line."""
         if args[:1] == ("REQTMOUT",):
             self._notice()
         super().log(level, msg, *args, **more)
@@ -187,7 +187,7 @@ class TimeoutsNoticed(_LoggerAdapter):
 class LastError:
     """Remembers the last error that an AdminClient reported in the background.
 
-    librdkafka reports a refused login, for example, only in the background, while the requests themselves time out.
+    For example, librdkafka reports a refused login only in the background, while the requests themselves time out.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -199,7 +199,7 @@ class LastError:
         self._polled_at = clock()
 
     def record(self, error: KafkaError) -> None:
-        """Keep an error. This is librdkafka's error callback.
+        """Remember an error. This is librdkafka's error callback.
 
         `_ALL_BROKERS_DOWN` does not replace an earlier error, which is more specific.
         """
@@ -207,24 +207,24 @@ class LastError:
             self._newest, self._at = error, self._clock()
 
     def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
-        """Return the last reported error, or `None`. An error that has not been repeated for a long time counts as over."""
+        """Return the last reported error, or `None` if there is none or it has not been repeated for a long time."""
         self._poll(client)
         return self._kept()
 
     def reason(self, error: KafkaError, client: AdminClient) -> KafkaError:
-        """Return why a request failed: the last reported error if no broker answered the request, else `error` itself."""
+        """Return why a request failed: the last reported error if no broker answered the request, or else `error` itself."""
         return (self.newest(client) if error.code() in UNANSWERED else None) or error
 
     def clear(self, client: AdminClient) -> None:
         """Forget the last error. Call this only when every broker has answered.
 
-        librdkafka repeats a lasting error only after half a minute or more, so an error that is forgotten too early is lost.
+        librdkafka repeats a persistent error only after half a minute or more, so an error that is forgotten too early is lost.
         """
         self._poll(client)
         self._newest = None
 
     def _poll(self, client: AdminClient | Consumer) -> None:
-        """Make the client report its errors. Ignore them if it was not polled for a long time: their age is not known."""
+        """Make the client report its errors. Ignore them if it has not been polled for a long time, because they may be old."""
         unpolled_s = self._clock() - self._polled_at
         client.poll(0)
         self._polled_at = self._clock()
@@ -243,13 +243,13 @@ _OLD_KEY_STORE = (
 
 
 def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
-    """Return the error for a client that could not be made, usually because librdkafka refuses a setting.
+    """Return the exception for a client that could not be made, usually because librdkafka refuses a setting.
 
     Raise it `from None`, because the original error may quote a secret.
 
     Args:
-        text: librdkafka's text, in which secrets and values from the environment will be masked.
-        settings: The refused settings, which contain the secrets.
+        text: librdkafka's message, in which this function masks secrets and values from the environment.
+        settings: The refused settings, including the secrets.
     """
     text = without_environment(without_secrets(text, settings))
     if says_limit(text):
@@ -259,7 +259,7 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
 
 
 def diverging_offset(error: KafkaError) -> int | None:
-    """Return the offset at which a log was cut off, if librdkafka reports that with this error, else `None`.
+    """Return the offset at which a log was truncated if this error reports that, or else `None`.
 
     -1 means that the leader has no epoch as old as the position's.
     """

@@ -1,10 +1,9 @@
-"""Keeps the Kafka clients of a process from task to task, and from one micro-batch to the next.
+"""Keeps a process's Kafka clients from task to task and from one micro-batch to the next.
 
-A kept client saves the time to connect, to log in, and to ask for the brokers. A task takes a client out of the pool, so that no
+Reusing a client saves the time to connect, log in and look up the brokers. A task takes a client out of the pool, so that no
 other task uses it, and puts it back if nothing is wrong with it.
 
-The number and the age of kept clients are limited, because each has several threads, and a connection to each broker that it
-uses.
+The pool limits its clients' number and age, because each has several threads, and a connection to each broker that it uses.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from typing import NamedTuple, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 KEPT_S = 30.0
-"""For how long a client may be idle before it is used again. Networks may drop idle connections without telling librdkafka, and a
+"""How long a client may be idle and still be reused. Networks may drop idle connections without notifying librdkafka, and a
 request on such a connection waits for seconds. After a longer pause, a new client costs little in comparison.
 
-Clients that have been idle for longer are closed when the next task of the process begins. Spark ends its idle workers when it
-has used none of them for a minute."""
+Clients that have been idle for longer are closed when the process's next task begins. Spark ends its idle workers when it has
+used none of them for a minute."""
 
 LIFE_S = 600.0
-"""How old a client may become. It must be replaced at times, because it reads certificates and passwords in files only once."""
+"""A client's maximum age. Clients must be replaced occasionally, because they read certificate and password files only once."""
 
 MOST_KEPT = 32
-"""How many clients are kept at most. Each has about three threads and one more for each broker that it uses."""
+"""The maximum number of idle clients. Each has about three threads, and one more for each broker that it uses."""
 
 
 class PooledClient(Protocol):
     """A client that the pool can keep."""
 
     def close(self) -> None:
-        """End the client's connections."""
+        """Close the client's connections."""
 
     def abandon(self) -> None:
-        """Make sure that a forked child never uses or frees the client, whose threads do not exist there. Closing would hang."""
+        """Make sure that a forked child never uses or frees the client. Its threads do not exist there, so closing would hang."""
 
 
 Client = TypeVar("Client", bound=PooledClient)
@@ -53,46 +52,46 @@ class _Idle(NamedTuple):
 
 
 class ClientPool:
-    """Keeps clients that are not in use, by their settings. Only one thread may use it."""
+    """Keeps idle clients by their settings. Only one thread may use it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Make an empty pool.
 
         Args:
-            clock: Returns seconds, monotonic.
+            clock: Returns monotonic seconds.
         """
         self._clock = clock
         self._idle: dict[Hashable, _Idle] = {}
-        """The clients that are not in use, the most recently used one last."""
+        """The idle clients, with the most recently used one last."""
         self._living: dict[int, tuple[PooledClient, float]] = {}
-        """All clients that are not closed, by `id`, with the time when each was made."""
+        """All clients that have not been closed, by `id`, with the time when each was made."""
 
     def add(self, client: Client) -> Client:
-        """Register a new client and return it. The caller must later `keep` or `close` it."""
+        """Register a new client and return it. The caller must later call `keep` or `close` with it."""
         self._living[id(client)] = client, self._clock()
         return client
 
     def take(self, key: Hashable, *, useless: Callable[[PooledClient], bool] = lambda _client: False) -> PooledClient | None:
-        """Return the kept client of this key and remove it from the pool. Return `None` if no usable client is kept.
+        """Take the idle client with this key out of the pool, or return `None` if there is no usable one.
 
         Args:
-            key: The settings, and everything else in which clients may differ.
-            useless: Returns whether a kept client will never be needed again, so that it can be closed.
+            key: The settings, and anything else in which clients may differ.
+            useless: Returns whether an idle client will never be needed again, so that it can be closed.
         """
         self._close_old(useless)
         found = self._idle.pop(key, None)
         return None if found is None else found.client
 
     def has(self, client: PooledClient) -> bool:
-        """Return whether a client that was taken or added may still be used. A forked child must not use the parent's clients."""
+        """Return whether a client that was taken or added is still usable. A forked child must not use its parent's clients."""
         return id(client) in self._living
 
     def keep(self, key: Hashable, client: PooledClient) -> None:
-        """Keep a client for the next user with the same key."""
+        """Put a client into the pool for the next caller with the same key."""
         if not self.has(client):
             return
         earlier = self._idle.pop(key, None)
-        # Both are the same client if a signal interrupted the caller after this call, and the caller then keeps the client again.
+        # They are the same client if a signal interrupted the caller after this call, and the caller then keeps the client again.
         if earlier is not None and earlier.client is not client:
             self.close(earlier.client)
         self._idle[key] = _Idle(client, self._clock())
@@ -101,12 +100,12 @@ class ClientPool:
         log.debug("%d clients are kept in this process", len(self._idle))
 
     def close(self, client: PooledClient) -> None:
-        """Close a client that was taken or added. In a forked child this does nothing to the parent's clients."""
+        """Close a client that was taken or added. In a forked child, this does nothing to the parent's clients."""
         if self._living.pop(id(client), None) is not None:
             client.close()
 
     def close_kept(self) -> None:
-        """Close the kept clients, and wait until they have ended."""
+        """Close the idle clients, and wait until they are closed."""
         for key in list(self._idle):
             self.close(self._idle.pop(key).client)
 
@@ -124,7 +123,7 @@ class ClientPool:
                 self._close_later(self._idle.pop(key).client)
 
     def _close_later(self, client: PooledClient) -> None:
-        """Close a client on its own thread, because closing takes several ms, and no task should wait for it."""
+        """Close a client on a separate thread, because closing takes several milliseconds and no task should wait for it."""
         del self._living[id(client)]
         try:
             threading.Thread(target=client.close, name="closing a client").start()
@@ -134,7 +133,7 @@ class ClientPool:
 
 
 def digest(client: Mapping[str, str]) -> str:
-    """Return a text that identifies a client's settings but contains none of their secrets."""
+    """Return a string that identifies a client's settings but contains none of their secrets."""
     return hashlib.sha256(repr(sorted(client.items())).encode()).hexdigest()
 
 
@@ -142,10 +141,10 @@ _POOL = ClientPool()
 
 
 def pool() -> ClientPool:
-    """Return the pool of this process."""
+    """Return this process's pool."""
     return _POOL
 
 
 os.register_at_fork(after_in_child=_POOL.abandon)
-# Close the kept clients at exit. Otherwise their threads would still run while the process unloads the libraries they use.
+# Close the idle clients at exit. Otherwise, their threads would still be running when the process unloads the libraries they use.
 atexit.register(_POOL.close_kept)

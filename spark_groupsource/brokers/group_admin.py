@@ -34,22 +34,22 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
 
 LIST_GROUPS_S = 3.0
-"""How long all brokers together may take to list their groups, when the coordinator has answered that a group does not exist."""
+"""The time limit for listing all brokers' groups after a coordinator has answered that a group does not exist."""
 
 STABLE_OFFSETS_S = 60.0
-"""How long to wait for an open transaction that commits offsets of a group. Its producer is fenced, so it will end soon."""
+"""How long to wait for an open transaction that commits a group's offsets. Its producer is fenced, so it will end soon."""
 
 STABLE_INTERVAL_S = 0.02
-"""How often to ask whether that transaction has ended."""
+"""How often to check whether that transaction has ended."""
 
 T = TypeVar("T")
 
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Kafka's topic for groups. The leader of each of its partitions coordinates the groups in that partition."""
+"""Kafka's topic for groups. Each partition's leader coordinates the groups in that partition."""
 
 LOOK_S = 3.0
-"""How long a broker may take to describe topics. A broker that takes longer counts as not available."""
+"""How long a broker may take to describe topics. A broker that takes longer counts as unavailable."""
 
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
@@ -58,7 +58,7 @@ class GroupAdmin:
     """Describes groups, alters their offsets and deletes them, through one AdminClient. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
-        """Make the client. No request is sent yet.
+        """Make the client without sending a request.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -72,11 +72,11 @@ class GroupAdmin:
         self._admin = make_admin_client(client_settings, self._last_error)
 
     def describe(self, group: str) -> GroupView:
-        """Describe the current state of the group. Each request takes 10 s at most.
+        """Describe the group's current state. Each request takes at most 10 s.
 
         Raises:
             GroupNotFound: The group does not exist.
-            NotAConsumerGroup: The group is of another kind.
+            NotAConsumerGroup: The group is not a consumer group.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
             NotAuthorized: The user may not describe the group.
@@ -115,7 +115,7 @@ class GroupAdmin:
     def _description(self, group: str) -> Any:
         """Return the coordinator's description of the group. A group that does not exist may be DEAD instead of not found.
 
-        For a group of a new kind the coordinator also answers DEAD or not found, but the list of all groups contains it.
+        For newer kinds of groups, the coordinator also answers DEAD or not found, but the list of all groups contains them.
         """
         try:
             description = self._described(group)
@@ -125,7 +125,7 @@ class GroupAdmin:
         else:
             if description.state != ConsumerGroupState.DEAD or not self._is_listed(group):
                 return description
-        # Ask again, because the first member may have joined between the two answers. If not, the group is of a new kind.
+        # Ask again, because the first member may have joined between the two answers. If not, this is a newer kind of group.
         with suppress(GroupNotFound):
             description = self._described(group)
             if description.state != ConsumerGroupState.DEAD:
@@ -139,10 +139,10 @@ class GroupAdmin:
         )
 
     def refuse_other_kinds(self, group: str) -> None:
-        """Raise an error unless this is a consumer group, or does not exist.
+        """Raise an error unless this is a consumer group or does not exist.
 
         Raises:
-            NotAConsumerGroup: It is of another kind.
+            NotAConsumerGroup: The group is not a consumer group.
             NotAuthorized: The user may not describe the group.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
@@ -155,7 +155,7 @@ class GroupAdmin:
 
         Raises:
             GroupNotFound: The group does not exist.
-            NotAConsumerGroup: It is of another kind.
+            NotAConsumerGroup: The group is not a consumer group.
             NotAuthorized: The user may not describe the group.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
@@ -163,13 +163,11 @@ class GroupAdmin:
         return frozenset(member.member_id for member in self._description(group).members)
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return a member of the group, with the partitions that the coordinator has assigned to it.
-
-        The result is `None` if the group does not have this member.
+        """Return one member with its assigned partitions, or `None` if the group does not have this member.
 
         Raises:
             GroupNotFound: The group does not exist.
-            NotAConsumerGroup: It is of another kind.
+            NotAConsumerGroup: The group is not a consumer group.
             NotAuthorized: The user may not describe the group.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
@@ -177,9 +175,9 @@ class GroupAdmin:
         return next((_member(member) for member in self._description(group).members if member.member_id == member_id), None)
 
     def operations(self, group: str) -> frozenset[str] | None:
-        """Return the names of the operations that the user may perform on the group, such as READ (KIP-430).
+        """Return the names of the operations, such as READ, that the user may perform on the group (KIP-430).
 
-        The group need not exist. The result is `None` if the broker does not report the operations.
+        The group need not exist. The result is `None` if the broker does not report operations.
 
         Raises:
             NotAuthorized: The user may not even describe the group.
@@ -197,9 +195,9 @@ class GroupAdmin:
         return names_of(description.authorized_operations)
 
     def groups(self, part: str) -> list[str]:
-        """Return the groups with this text in their names that the user may describe. Each broker lists its own groups.
+        """Return the groups whose names contain `part` and that the user may describe. Each broker lists its own groups.
 
-        A group that is moving to another coordinator may be missing for a moment.
+        A group may be missing for a moment while its coordinator moves.
 
         Raises:
             BrokerUnavailable: A broker does not answer, or is still loading its groups. This client keeps asking a broker that
@@ -216,12 +214,12 @@ class GroupAdmin:
         return sorted(group.group_id for group in found.valid if part in group.group_id)
 
     def groups_that_move_too(self, part: str, topics: Collection[str]) -> list[str]:
-        """Return the same groups as `groups`, but ask twice while a broker is down, because no broker may list a moving group.
+        """Return the same groups as `groups`, but ask twice while a broker is down, so that moving groups are not missed.
 
         Args:
-            part: The text.
-            topics: Topics of the user. If the user may not describe `__consumer_offsets`, their replicas show whether a broker is
-                down.
+            part: Part of the groups' names.
+            topics: The user's topics. If the user may not describe `__consumer_offsets`, these topics' replicas show whether a
+                broker is down.
 
         Raises:
             BrokerUnavailable: As `groups` does, or some groups have no coordinator.
@@ -237,7 +235,7 @@ class GroupAdmin:
         return sorted({*found, *self.groups(part)})
 
     def topics(self) -> list[str]:
-        """Return the names of the topics that the user may describe, without Kafka's own topics.
+        """Return the names of the topics that the user may describe, except for Kafka's own topics.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -247,7 +245,7 @@ class GroupAdmin:
         return sorted(name for name, topic in found.topics.items() if topic.error is None and not name.startswith("__"))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return every partition of a topic.
+        """Return all of a topic's partitions.
 
         Raises:
             TopicNotFound: The topic does not exist.
@@ -258,7 +256,7 @@ class GroupAdmin:
         return [TopicPartition(topic, partition.id) for partition in self._topic(topic).partitions]
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of a topic, or "" if the brokers have no topic ids.
+        """Return a topic's id, or "" if the brokers have no topic ids.
 
         Raises:
             BrokerError: As `partitions_of` does.
@@ -272,10 +270,10 @@ class GroupAdmin:
         return self._answer(answers[topic], doing, "")
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Return the offset that `spec` means in each partition, or -1 if no record is at or after a timestamp.
+        """Return the offset that `spec` selects in each partition, or -1 if no record is at or after its timestamp.
 
         Raises:
-            BrokerError: The offset of some partition is not known.
+            BrokerError: The offset in some partition is unknown.
         """
         found = {}
         for partition, future in request_offsets(self._admin, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
@@ -294,7 +292,7 @@ class GroupAdmin:
         Raises:
             GroupActive: A member has joined. Nothing is committed.
             CommitOutcomeUnknown: No broker answers. The offsets may have been committed, or may be committed later.
-            BrokerError: The brokers refuse some or all of the offsets. The text names the partitions that are committed.
+            BrokerError: The brokers refuse some or all of the offsets. The message names the partitions that are committed.
         """
         doing = f"committing offsets of group {group}"
         altered = [
@@ -319,7 +317,7 @@ class GroupAdmin:
             raise _not_written(errors[min(errors)], doing)
 
     def delete(self, group: str) -> None:
-        """Delete a group that has no members, and its offsets. A group that does not exist counts as deleted.
+        """Delete a group that has no members, along with its offsets. A group that does not exist counts as deleted.
 
         Raises:
             GroupActive: A member has joined. The group is not deleted.
@@ -337,7 +335,7 @@ class GroupAdmin:
             )
 
     def commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
-        """Return the group's commit of each partition that has one.
+        """Return the group's commit for each partition that has one.
 
         Raises:
             NotAuthorized: The user may not read the group's commits.
@@ -347,7 +345,7 @@ class GroupAdmin:
         return read_commits(self._kept(group))
 
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str | None]]:
-        """Return the group's offset of each partition that has one, with its metadata.
+        """Return the group's offset and its metadata for each partition that has one.
 
         Args:
             group: The group.
@@ -379,7 +377,7 @@ class GroupAdmin:
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
-        # Skip partitions without a leader, of a deleted topic, or without the ACL, because the others are still worth showing.
+        # Skip partitions without a leader, in a deleted topic or without the ACL, because the others are still worth showing.
         return {
             partition: answer.result().offset
             for partition, answer in answers.items()
@@ -387,7 +385,7 @@ class GroupAdmin:
         }
 
     def _is_listed(self, group: str) -> bool:
-        """Return whether a broker lists a group of this name, of any kind."""
+        """Return whether a broker lists a group of any kind with this name."""
         with catch_warnings():
             # `list_groups` is deprecated, but the newer function returns only consumer groups.
             simplefilter("ignore", DeprecationWarning)
@@ -419,7 +417,7 @@ class GroupAdmin:
         group: str,
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
     ) -> T:
-        """Return the answer to a request. Repeat the request while the group has no coordinator, or one that is still loading."""
+        """Return the answer to a request. Retry while the group's coordinator is missing or loading."""
         await_first_answer(self._admin, self._last_error, self._client_settings)
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
@@ -474,7 +472,7 @@ def _member(description: Any) -> GroupMember:
 
 
 def _partitions(assignment: Any) -> frozenset[TopicPartition]:
-    # The leader of a classic group writes the assignment, and any client may write anything.
+    # A classic group's leader writes the assignment, so it may contain anything.
     found = assignment.topic_partitions
     return frozenset(TopicPartition(place.topic, place.partition) for place in found if place.topic and place.partition >= 0)
 
@@ -482,13 +480,13 @@ def _partitions(assignment: Any) -> frozenset[TopicPartition]:
 def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
     """Return whether a broker is down, so that its groups may be moving to other coordinators.
 
-    The new leader of a partition lists its groups only after it has learned that it is the leader, while the old leader does not
-    answer, or no longer lists them. The other brokers answer without an error. Kafka also moves groups when it elects a preferred
-    leader while no broker is down. That takes milliseconds and is not noticed here.
+    A partition's new leader lists its groups only after it has learned that it is the leader, while the old leader does not
+    answer or no longer lists them. The other brokers answer without an error. Kafka also moves groups when it elects a preferred
+    leader while no broker is down. Such a move takes milliseconds and is not detected here.
 
     Args:
         admin: The client that asks.
-        topics: Topics of the user. They are checked if the user may not describe `__consumer_offsets`.
+        topics: The user's topics, which are checked if the user may not describe `__consumer_offsets`.
 
     Raises:
         BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so no broker lists its groups.

@@ -1,7 +1,7 @@
 """Runs a GroupAdmin in a child process, so that a crash of librdkafka ends only that process.
 
-librdkafka's AdminClient aborts its process if the connection to a coordinator breaks at a certain moment of a request for a group
-(librdkafka #4605, not fixed as of 2.16). A program that sends many such requests hits this moment sooner or later.
+librdkafka's AdminClient aborts its process if the connection to a coordinator breaks at a certain point during a group request
+(librdkafka #4605, not fixed as of 2.16). A program that sends many such requests will hit that point sooner or later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 ANSWER_LIMIT_S = 40.0
-"""The time limit of one question with all its attempts. Each request has its own limit, which is shorter."""
+"""The time limit for one question with all its attempts. Each request has its own, shorter limit."""
 
 Question = Literal["describe", "groups", "member", "members", "offsets", "operations", "refuse_other_kinds"]
 
@@ -42,17 +42,17 @@ serve(int(sys.argv[1]))
 """The child's program. multiprocessing would first import the parent's program, which may be large."""
 
 ATTEMPTS = 3
-"""How often a question is asked before crashes of the child process become an error."""
+"""How many times the child process may crash over one question before an error is raised."""
 
 
 class GroupAdminProcess:
-    """A GroupAdmin in a child process, which starts when it is needed. Only one thread may use it at a time."""
+    """A GroupAdmin in a child process that starts on demand. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
         """Keep the settings. The child starts with the first question.
 
         Args:
-            client_settings: as `GroupAdmin` takes them. They reach the child through a pipe.
+            client_settings: as for `GroupAdmin`. They are sent to the child through a pipe.
         """
         self._settings = dict(client_settings)
         self._child: subprocess.Popen[bytes] | None = None
@@ -71,17 +71,17 @@ class GroupAdminProcess:
         return None if self._child is None else self._child.pid
 
     def describe(self, group: str) -> GroupView:
-        """Describe the current state of the group (`GroupAdmin.describe`).
+        """Describe the group's current state (`GroupAdmin.describe`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `describe` do.
-            BrokerUnavailable: The child has died three times, or did not answer within ANSWER_LIMIT_S.
+            BrokerUnavailable: The child died three times, or did not answer within ANSWER_LIMIT_S.
         """
         view: GroupView = self._answer("describe", (group,), _describing(group))
         return view
 
     def refuse_other_kinds(self, group: str) -> None:
-        """Raise an error unless this is a consumer group, or does not exist, as `GroupAdmin.refuse_other_kinds` does.
+        """Raise an error unless this is a consumer group or does not exist (`GroupAdmin.refuse_other_kinds`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `refuse_other_kinds` do.
@@ -100,7 +100,7 @@ class GroupAdminProcess:
         return members
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return a member of the group, with the partitions assigned to it (`GroupAdmin.member`).
+        """Return one member with its assigned partitions (`GroupAdmin.member`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `member` do.
@@ -110,7 +110,7 @@ class GroupAdminProcess:
         return member
 
     def operations(self, group: str) -> frozenset[str] | None:
-        """Return the names of the operations that the user is allowed on the group (`GroupAdmin.operations`).
+        """Return the names of the operations that the user may perform on the group (`GroupAdmin.operations`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `operations` do.
@@ -120,7 +120,7 @@ class GroupAdminProcess:
         return allowed
 
     def groups(self, part: str) -> list[str]:
-        """Return the groups with a text in their names (`GroupAdmin.groups`).
+        """Return the groups whose names contain `part` (`GroupAdmin.groups`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `groups` do.
@@ -130,7 +130,7 @@ class GroupAdminProcess:
         return groups
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
-        """Return the group's offset of each partition that has one, with its metadata (`GroupAdmin.offsets`).
+        """Return the group's offset and its metadata for each partition that has one (`GroupAdmin.offsets`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `offsets` do.
@@ -142,7 +142,7 @@ class GroupAdminProcess:
         return offsets
 
     def close(self) -> None:
-        """End the child. A later question starts a new one."""
+        """Kill the child process. A later question starts a new one."""
         if self._pipe is not None:
             self._pipe.close()
         if self._end_child is not None:
@@ -181,7 +181,7 @@ class GroupAdminProcess:
                 raise BrokerUnavailable("The group cannot be described here, because Python has no sys.executable.")
             ours, theirs = Pipe()
             with theirs, _no_interrupts():
-                # Do not fork: a fork has none of librdkafka's threads, and its client would hang.
+                # Do not fork, because a forked child has none of librdkafka's threads, so its client would hang.
                 self._child = subprocess.Popen(
                     [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
@@ -191,7 +191,7 @@ class GroupAdminProcess:
                     stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
                 )
                 self._pipe = ours
-                # End the child also if this object is dropped without being closed, as when its query rejoins the group.
+                # Kill the child even if this object is dropped without being closed, as when its query rejoins the group.
                 self._end_child = finalizer = weakref.finalize(self, _end, self._child)
                 finalizer.atexit = False  # a fork of this process must not end the child, which ends when the pipe is closed
             ours.send(self._settings)
@@ -209,7 +209,7 @@ def _describing(group: str) -> str:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Block SIGINT, so that a child that is started meanwhile never receives Ctrl-C, which is meant for the parent."""
+    """Block SIGINT, so that a child started meanwhile never receives a Ctrl-C that is meant for the parent."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -221,7 +221,7 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def serve(descriptor: int) -> None:
-    """Answer questions in the child until the parent closes the pipe or ends. The parent first sends the settings."""
+    """Answer questions in the child until the parent closes the pipe or exits. The parent first sends the settings."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = Connection(descriptor)
     settings: Mapping[str, str] = {}
@@ -235,7 +235,7 @@ def serve(descriptor: int) -> None:
         except EOFError:
             return
         try:
-            # The network may have dropped the connections of an idle client.
+            # The network may have dropped an idle client's connections.
             if admin is None or time.monotonic() - used_at >= IDLE_S:
                 admin = GroupAdmin(settings)
             answer = getattr(admin, question)(*about)

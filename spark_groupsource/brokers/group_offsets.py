@@ -1,7 +1,7 @@
-"""Reads and commits the offsets of a group with a consumer that never joins the group.
+"""Reads and commits a group's offsets with a consumer that never joins the group.
 
-A consumer follows its group's coordinator to another broker. librdkafka's AdminClient does not: it keeps the coordinator that it
-found first, and aborts the process when that broker is no longer the coordinator (librdkafka #5040, not fixed as of 2.16).
+A consumer follows its group's coordinator to another broker. librdkafka's AdminClient keeps the coordinator that it found first,
+and aborts the process when that broker is no longer the coordinator (librdkafka #5040, not fixed as of 2.16).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import GROUP_OFFSETS_S
 
 GROUP_OFFSETS_TRY_S = 5.0
-"""How long a request may take. A refused login is noticed only between two requests."""
+"""How long a request may take. A refused login is detected only between two requests."""
 
 _SILENCE = 0.9
-"""An attempt that fails after this fraction of its time counts as unanswered."""
+"""An attempt that fails after this fraction of its time limit counts as unanswered."""
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +44,20 @@ def read_offsets(
     missing_acl: Mapping[int, str] = MISSING_ACL,
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
 ) -> dict[TopicPartition, Kept]:
-    """Return the group's offset of each partition, with a single request.
+    """Return the group's offset for each partition, with a single request.
 
-    Queries and the sink always read offsets with this function. Only commands use an AdminClient (`GroupAdmin.offsets`), which
-    does not need the names of partitions, because their processes are short-lived.
+    Queries and the sink always use this function. Only commands read offsets with an AdminClient (`GroupAdmin.offsets`), which
+    does not need the partitions' names, because their processes are short-lived.
 
     Args:
         consumer: a consumer with that `group.id`.
         group: the group.
         partitions: the partitions.
         timeout_s: how many seconds the request may take.
-        polled: whether to poll the consumer, too, because no other code does. Polling serves the callback that fetches tokens,
-            and reports if this user may not look up the coordinator, for which the request itself would keep waiting.
-        missing_acl: which ACL is missing, by the code of the refusal.
-        advice_of: what to check, by the error of this package.
+        polled: whether to poll the consumer, too, because no other code does. Polling serves the token callback, and reports
+            that this user may not look up the coordinator, for which the request itself would keep waiting.
+        missing_acl: which ACL is missing, by error code.
+        advice_of: what to check, by exception.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -88,14 +88,14 @@ def read_offsets(
 
 
 def _reported(consumer: Consumer) -> Iterator[KafkaError]:
-    """Yield the errors that a consumer without partitions reports."""
+    """Yield the errors that a consumer with no assigned partitions reports."""
     while (event := consumer.poll(0)) is not None:
         if (error := event.error()) is not None:
             yield error
 
 
 class GroupOffsets:
-    """Reads and commits the offsets of one group that has no members. Only one thread may use it at a time, and must close it."""
+    """Reads and commits offsets for one group without members. Only one thread may use it at a time. Close it after use."""
 
     def __init__(
         self,
@@ -109,8 +109,8 @@ class GroupOffsets:
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the group.
-            missing_acl: which ACL is missing, by the code of a refusal.
-            advice_of: what to check, by the error of this package.
+            missing_acl: which ACL is missing, by error code.
+            advice_of: what to check, by exception.
 
         Raises:
             OptionError, AuthenticationFailed: as `make_client` does.
@@ -123,15 +123,15 @@ class GroupOffsets:
             "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": "false",
-            # A commit has no other time limit. The default is a minute, as long as all attempts together may take.
+            # A commit has no other time limit. The default is a minute, which is the limit for all attempts together.
             "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
         }
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
 
     def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
-        """Return the offset of partition 0 of each topic that has one, with its metadata.
+        """Return the group's offset and its metadata for partition 0 of each topic that has one.
 
-        Waits until no open transaction commits offsets for the group (KIP-447), and until a coordinator that moves has arrived.
+        Waits until no open transaction commits offsets for the group (KIP-447), and until the coordinator has finished moving.
 
         Raises:
             NotAuthorized: the user may not read the group's commits.
@@ -146,7 +146,7 @@ class GroupOffsets:
         return {partition.topic: kept[:2] for partition, kept in found.items() if kept.offset >= 0}
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
-        """Commit an offset of partition 0 of a topic.
+        """Commit an offset for partition 0 of a topic.
 
         Raises:
             CommitError: the brokers refuse.
@@ -169,10 +169,10 @@ class GroupOffsets:
         self._tried(commit)
 
     def close(self, *, wait: bool = False) -> None:
-        """End the connections.
+        """Close the connections.
 
         Args:
-            wait: Whether to wait until they have ended, which takes up to 30 ms. No thread can be started while a process exits.
+            wait: Whether to wait until they are closed, which takes up to 30 ms. No thread can be started while a process exits.
         """
         try:
             if not wait:

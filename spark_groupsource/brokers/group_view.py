@@ -1,7 +1,7 @@
-"""Describes a group at one moment: its members, partitions, offsets and claims. Also makes the errors for other kinds of groups.
+"""Defines a snapshot of a group: its members, partitions, offsets and claims. Also makes the errors for other kinds of groups.
 
-Pure. Any client can write commit metadata, so a view contains only records that commit_record.py accepts. Names that clients have
-chosen may contain any character, so `cli` never prints them raw.
+Pure. Any client can write commit metadata, so a view contains only records that commit_record.py accepts. Clients' names may
+contain any character, so `cli` never prints them raw.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_groupsource.handoff.commit_record import (
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
-"""The states of a classic group in which its coordinator does not report the members' partitions."""
+"""A classic group's states in which its coordinator does not report the members' partitions."""
 
 
 _OTHER_TYPE = re.compile(r"is not a consumer group \((.*)\)", re.DOTALL)
@@ -32,23 +32,23 @@ KNOWN_TYPES: Mapping[str, str] = {
     "connect": "the workers of a Kafka Connect cluster are its members",
     "sr": "the instances of a Schema Registry are its members",
 }
-"""The purpose of classic groups with some other protocol types."""
+"""What classic groups with other protocol types are used for."""
 
 _INSTEAD = "Set kafka.group.id to a name that no other kind of group has."
 
 
 @dataclass(frozen=True)
 class GroupMember:
-    """A member of the group. Its three names and its host may contain any character."""
+    """A group member. Its three names and its host may contain any character."""
 
     member_id: str
     client_id: str
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
-    """The partitions that the coordinator has assigned to it. Only Kafka 4.4 includes those that it must give back."""
+    """Its assigned partitions. Only Kafka 4.4 includes those that the member must give back."""
     target: frozenset[TopicPartition] | None = None
-    """The partitions that it will have after the rebalance (KIP-848). `None` under the classic protocol."""
+    """The partitions that the member will have after the rebalance (KIP-848). `None` under the classic protocol."""
 
     @property
     def name(self) -> str:
@@ -65,44 +65,44 @@ class PartitionView:
     member: GroupMember | None
     commit: GroupCommit
     end: int | None
-    """The high watermark (exclusive). `None` if no broker returns it, for example because the topic was deleted."""
+    """The high watermark (exclusive), or `None` if no broker returns it, for example because the topic was deleted."""
     metadata: str | None = None
-    """The text committed with the offset, which any client may have written."""
+    """The text that was committed with the offset. Any client may have written it."""
 
     @property
     def committed(self) -> int | None:
-        """The committed offset, below which every record is processed. `None` without a commit."""
+        """The committed offset, below which every record is processed. `None` if there is no commit."""
         return None if self.commit is None else self.commit.offset
 
     @property
     def position(self) -> int | None:
-        """The offset at which the group's queries continue, above `committed` while ranges are claimed. `None` if not known."""
+        """Where the group's queries continue, which is above `committed` while ranges are claimed. `None` if unknown."""
         return position_of(self.commit)
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between the committed offset and the end, as every lag tool counts them. `None` if not known."""
+        """The number of offsets between the committed offset and the end, as every lag tool counts it. `None` if unknown."""
         committed = self.committed
         return None if committed is None or self.end is None else max(0, self.end - committed)
 
     @property
     def stream(self) -> str | None:
-        """The stream of the query that wrote the commit. `None` for a commit of another client."""
+        """The stream that wrote the commit. `None` for another client's commit."""
         return self.commit.stream if isinstance(self.commit, CommitRecord) else None
 
     @property
     def lag_unknown(self) -> bool:
-        """Whether the lag is not known, because the leader does not answer, or because there are records but no commit."""
+        """Whether the lag is unknown, because the leader does not answer or because there are records but no commit."""
         return self.lag is None and self.end != 0
 
     @property
     def other_format(self) -> int | None:
-        """The format of a commit record that this version cannot read, so its claims are not known; `None` for other commits."""
+        """The format of a commit record that this version cannot read, so its claims are unknown. `None` for other commits."""
         return self.commit.version if isinstance(self.commit, OtherFormat) else None
 
     @property
     def open(self) -> tuple[OwedRange, ...]:
-        """The ranges that the last writer claimed for its newest plan and has not confirmed."""
+        """The ranges that the last writer claimed for its newest plan but has not confirmed."""
         record = self.commit
         if not isinstance(record, CommitRecord):
             return ()
@@ -110,17 +110,17 @@ class PartitionView:
 
     @property
     def owed(self) -> tuple[OwedRange, ...]:
-        """The ranges that earlier owners claimed and never confirmed. Only their streams may read them."""
+        """The ranges that earlier owners claimed but never confirmed. Only their streams may read them."""
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
     def lowest_claim(self) -> LowestClaim | None:
-        """The lowest claim, at which the committed offset stays. `None` if nothing is claimed, or the record cannot be read."""
+        """The lowest claim, which holds back the committed offset. `None` if nothing is claimed or the record cannot be read."""
         return self.commit.lowest_claim if isinstance(self.commit, CommitRecord) else None
 
     @property
     def finished_lag(self) -> int:
-        """The number of offsets in `lag` that are finished, but lie above a range that is not confirmed yet."""
+        """The number of offsets in `lag` that are finished but lie above a range that has not been confirmed yet."""
         lowest = self.lowest_claim
         return 0 if lowest is None else min(lowest.finished_lag, self.lag or 0)
 
@@ -129,23 +129,23 @@ class PartitionView:
 class Difference:
     """A partition about which the members and the coordinator disagree.
 
-    It is assigned to one member but should move to another (KIP-848), or another member wrote its last commit record. This is
-    normal for a few seconds while a partition moves, until its old owner has given it back, or its new owner has written its
-    first commit record. If it lasts, a member may not have noticed the move.
+    The partition is assigned to one member but should move to another (KIP-848), or a member other than its owner wrote its last
+    commit record. This is normal for a few seconds during a move, until the old owner has given the partition back and the new
+    owner has written its first commit record. If it lasts, a member may have missed the move.
     """
 
     partition: TopicPartition
     owner: GroupMember | None
     """The member to which the partition is assigned."""
     target: GroupMember | None
-    """The member that should have it; the owner under the classic protocol."""
+    """The member that should have the partition. Under the classic protocol, this is the owner."""
     writer: GroupMember | None
-    """The member that wrote the commit record. `None` if it has left the group, or is not known."""
+    """The member that wrote the commit record. `None` if it has left the group or is unknown."""
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """A group at one moment, with its members, and its partitions that have a commit or an owner, in order."""
+    """A snapshot of a group, with its members and those partitions that have a commit or an owner, in order."""
 
     group: str
     state: str
@@ -162,12 +162,12 @@ class GroupView:
 
     @property
     def lag_unknown(self) -> int:
-        """The number of partitions with an unknown lag: their leader does not answer, or they have records but no commit."""
+        """The number of partitions with unknown lag, whose leader does not answer or which have records but no commit."""
         return sum(partition.lag_unknown for partition in self.partitions)
 
     @property
     def finished_lag(self) -> int:
-        """The number of offsets in `lag` that are finished, but lie above ranges that are not confirmed."""
+        """The number of offsets in `lag` that are finished but lie above ranges that have not been confirmed yet."""
         return sum(partition.finished_lag for partition in self.partitions)
 
     @property
@@ -188,12 +188,12 @@ class GroupView:
 
     @property
     def other_formats(self) -> dict[TopicPartition, int]:
-        """The format of each commit record that this version cannot read."""
+        """The partitions whose commit record this version cannot read, with the record's format."""
         return {view.partition: view.other_format for view in self.partitions if view.other_format is not None}
 
 
 def refuse_active(view: GroupView) -> None:
-    """Raise `GroupActive` if the group has members, because brokers then accept offsets only from members.
+    """Raise an error if the group has members, because brokers then accept offsets only from them.
 
     Raises:
         GroupActive: The group has members.
@@ -209,13 +209,13 @@ def refuse_active(view: GroupView) -> None:
 
 
 def other_protocol_type(refusal: str) -> str | None:
-    """Return the protocol type of a classic group that librdkafka refuses to describe; `None` for any other refusal."""
+    """Return the protocol type of a classic group that librdkafka refuses to describe, or `None` for any other refusal."""
     found = _OTHER_TYPE.search(refusal)
     return None if found is None else found[1]
 
 
 def of_other_type(group: str, protocol_type: str) -> NotAConsumerGroup:
-    """Return the error for a classic group whose protocol type is not a consumer's."""
+    """Return the exception for a classic group whose protocol type is not `consumer`."""
     purpose = KNOWN_TYPES.get(protocol_type, "its members are not consumers")
     return NotAConsumerGroup(
         f"The group {group!r} is a classic group of the protocol type {protocol_type!r}: {purpose}, so no query can join it. "
@@ -224,11 +224,11 @@ def of_other_type(group: str, protocol_type: str) -> NotAConsumerGroup:
 
 
 def of_new_kind(group: str, *, has_offsets: bool) -> NotAConsumerGroup:
-    """Return the error for a group that is neither classic nor a consumer group of KIP-848.
+    """Return the exception for a group that is neither a classic group nor a KIP-848 consumer group.
 
-    No client of another kind can join such a group. librdkafka describes only consumer groups, and treats a share group (KIP-932)
-    or a streams group (KIP-1071) like a group that does not exist. Only the list of all groups contains it, but without its kind.
-    A share group has no committed offsets.
+    Other kinds of clients cannot join such a group. librdkafka describes only consumer groups, and treats a share group (KIP-932)
+    or a streams group (KIP-1071) as if it did not exist. Only the list of all groups contains it, but without its kind. A share
+    group has no committed offsets.
 
     Args:
         group: The group.

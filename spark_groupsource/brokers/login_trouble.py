@@ -1,7 +1,7 @@
-"""Recognises errors of connections, TLS, logins and ACLs, and names the setting or ACL to check.
+"""Recognizes connection, TLS, login and ACL errors, and names the setting or ACL to check.
 
 librdkafka has few codes for these errors: a broken connection has the same code whether the cause is permanent or temporary. So
-this module also looks at the texts of the errors.
+this module also checks the error messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class LoginTrouble(NamedTuple):
     """A reason why a connection fails."""
 
     check: str
-    """The setting to check, as a sentence."""
+    """A sentence that names the setting to check."""
     final: bool
     """Whether the reason is permanent, so that waiting does not help."""
 
@@ -67,12 +67,12 @@ _BY_TEXT = (
         re.compile(r"connecting to a PLAINTEXT broker listener|Disconnected.* in state SSL_HANDSHAKE|wrong version number"),
         _PROTOCOL,
     ),
-    # Another kind of server has answered, and librdkafka took its text for a number.
+    # A server that is not a Kafka broker has answered, and librdkafka parsed its text as a number.
     (re.compile(r"Invalid response size .* in state APIVERSION_QUERY"), _PROTOCOL),
     (re.compile(r"mechanism handshake failed"), _MECHANISM),
-    # The texts of the native reader and of confluent-kafka.
+    # The messages from the native reader and from confluent-kafka.
     (re.compile(r"acquire SASL OAUTHBEARER token: (kafka\.oauth_cb|OAuth callback)"), _OWN_TOKEN),
-    # The texts of libcurl. After an answer of 429 or 5xx librdkafka retries for up to 50 s.
+    # The messages from libcurl. After a 429 or 5xx response, librdkafka retries for up to 50 s.
     (re.compile(r"acquire SASL OAUTHBEARER token: .*(connect to|resolve|timed? ?out|Timeout|reset by peer)"), _TOKEN_SERVER),
     (re.compile(r"acquire SASL OAUTHBEARER token"), _TOKEN),
 )
@@ -93,17 +93,17 @@ MISSING_ACL: Mapping[int, str] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the ACL READ on the topic. It includes DESCRIBE.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user lacks an ACL on the cluster.",
 }
-"""The ACL that is missing, by the code of the refusal."""
+"""The missing ACL, by error code."""
 
 
 def login_trouble(error: KafkaError) -> LoginTrouble | None:
-    """Return the reason behind an error of the connection, of TLS or of the login. `None` for any other error."""
+    """Return the reason for a connection, TLS or login error, or `None` for any other error."""
     by_text = (trouble for pattern, trouble in _BY_TEXT if pattern.search(error.str()))
     return next(by_text, None) or _BY_CODE.get(error.code())
 
 
 def lacks_token(error: KafkaError) -> bool:
-    """Return whether a client has no login token for now, and will ask for one again."""
+    """Return whether a client has no login token at the moment but will ask for one again."""
     return login_trouble(error) in (_OWN_TOKEN, _TOKEN_SERVER)
 
 

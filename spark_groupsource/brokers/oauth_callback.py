@@ -1,4 +1,4 @@
-"""Gets login tokens from the function that the user names in the option `kafka.oauth_cb`, as `package.module:function`.
+"""Gets login tokens from the function that the user names in the `kafka.oauth_cb` option, as `package.module:function`.
 
 The driver sends the name to the executors with the other settings, and each process that makes a client imports the function. It
 is called in the same way as confluent-kafka's `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a
@@ -132,7 +132,7 @@ _SHARED: dict[tuple[Callable[[str | None], object], str | None], SharedToken] = 
 
 
 def _fetched(name: str, function: Callable[[str | None], object], config: str | None) -> Token:
-    """Call the function, and return its token.
+    """Call the function and return its token.
 
     Raises:
         CallFailed: The function raised an error, for example because its server does not answer.

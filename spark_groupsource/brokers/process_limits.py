@@ -1,4 +1,4 @@
-"""Handles the limits of a process that Kafka clients reach first: its address space, which Spark may limit, and its threads.
+"""Handles the process limits that Kafka clients reach first: address space, which Spark may limit, and threads.
 
 A client of librdkafka has a thread for each broker, and a few more. For each thread that allocates memory, glibc reserves 64 MB
 of address space, called an arena, until there are eight arenas for each core. So a process may reach the limit while it uses
@@ -32,7 +32,7 @@ _NO_THREAD = re.compile(r"(create|start) (\w+ )?thread")
 
 
 def address_space() -> int | None:
-    """Return the limit of this process's address space in bytes; `None` if there is none."""
+    """Return this process's address space limit in bytes, or `None` if there is none."""
     if sys.platform != "linux":
         return None
     import resource
@@ -55,12 +55,12 @@ def save_address_space() -> None:
 
 
 def is_limit(error: KafkaError) -> bool:
-    """Return whether an error of librdkafka means that the process has no memory or no thread left."""
+    """Return whether a librdkafka error means that the process has no memory or threads left."""
     return error.code() == KafkaError._CRIT_SYS_RESOURCE
 
 
 def says_limit(text: str) -> bool:
-    """Return whether a text of librdkafka or of Python means that a thread cannot be started."""
+    """Return whether a message from librdkafka or Python means that a thread cannot be started."""
     return _NO_THREAD.search(text) is not None
 
 
@@ -91,7 +91,7 @@ def limits_named(doing: str) -> Iterator[None]:
     """Raise `ProcessLimitReached` instead of Python's own errors if the process cannot get more memory or threads.
 
     Args:
-        doing: What the process was doing, for the text of the error.
+        doing: What the process was doing, for the error message.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Writes a repeated warning only once a minute, with the number of lines that were left out.
+"""Writes a repeated warning only once a minute, with the number of lines left out.
 
 While a broker is down, a client keeps trying to connect, and librdkafka logs each failure.
 """
@@ -17,21 +17,21 @@ WRITTEN_EVERY_S = 60.0
 """How often a repeated line is written."""
 
 MOST_OF_A_KIND = 4
-"""The most different lines of one kind that are written in that time. In a large cluster each broker has its own lines."""
+"""The most distinct lines of one kind to write in that time. In a large cluster, each broker has its own lines."""
 
 MOST_KINDS = 1000
-"""The most kinds that are remembered. After that all are forgotten, so that lines that all differ do not fill the memory."""
+"""The most kinds to remember. After that, all are forgotten, so that lines that never repeat do not fill memory."""
 
 _DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:us|ms|s|min)\b")
 _SUPPRESSED = re.compile(r"(?:, )?\d+ identical error\(s\) suppressed")
 _CLIENT = re.compile(r"\[[^\]\s]*#(?:consumer|producer)-\d+\] |\[thrd:[^\]]*\]:? ?")
-"""Matches the names of the client and its thread in lines of confluent-kafka and librdkafka."""
+"""Matches the names of the client and its thread in confluent-kafka and librdkafka lines."""
 _BROKER = re.compile(r"[^\s/=(]+:\d+(?:/(?:\d+|bootstrap))?|\bGroupCoordinator(?:/\d+)?")
 """Matches a host with its port, or librdkafka's name for a broker."""
 _NUMBER = re.compile(r"\d+")
 
 _PASSED = "groupkafka_has_passed"
-"""The attribute of a record that a filter has passed, so that the filter of a handler does not count the record again."""
+"""Marks a record that a filter has passed, so that a handler's filter does not count it again."""
 
 
 @dataclass
@@ -42,10 +42,10 @@ class _Written:
 
 
 class RepeatFilter(logging.Filter):
-    """Passes the first of several equal warnings or errors, and then one each minute with the number of those left out.
+    """Passes the first of several equal warnings or errors, and then one each minute with the number of lines left out.
 
-    Lines for a query are equal if they differ only in durations and in the client that wrote them. Lines of librdkafka also have
-    a kind: the line without numbers and names of brokers. Lines below the level of a warning always pass.
+    A query's lines are equal if they differ only in durations and in the client that wrote them. librdkafka's lines also have a
+    kind: the line without numbers and broker names. Lines below warning level always pass.
 
     Args:
         has_kinds: Whether the lines are librdkafka's.
@@ -64,8 +64,8 @@ class RepeatFilter(logging.Filter):
             return True
         line, now = same_line(record.getMessage()), self._clock()
         kind = (record.name, getattr(record, FIELD, ""), kind_of_line(line) if self._has_kinds else line)
-        # Do not use a lock: a signal handler that logs while this thread holds it would wait forever. At worst, two threads write
-        # the same line, or a number is too small.
+        # Do not use a lock, because a signal handler that logs while this thread holds it would wait forever. At worst, two
+        # threads write the same line, or a count is too low.
         written = self._written.get(kind)
         if written is None or now - written.written_at >= WRITTEN_EVERY_S:
             if written is None and len(self._written) >= MOST_KINDS:
@@ -83,7 +83,7 @@ class RepeatFilter(logging.Filter):
 
 
 def logger_without_repetitions(name: str) -> logging.Logger:
-    """Return a logger for librdkafka's lines that drops repetitions, no matter which handlers it has."""
+    """Return a logger for librdkafka's lines that drops repeated lines, no matter which handlers it has."""
     logger = logging.getLogger(name)
     if not any(isinstance(given, RepeatFilter) for given in logger.filters):
         logger.addFilter(RepeatFilter(has_kinds=True))
@@ -91,12 +91,12 @@ def logger_without_repetitions(name: str) -> logging.Logger:
 
 
 def same_line(text: str) -> str:
-    """Return the part of a line that its repetitions have in common: the line without durations and the client's name."""
+    """Return the line without durations and the client's name, which may differ between repetitions."""
     return _DURATION.sub("#", _SUPPRESSED.sub("", _CLIENT.sub("", text)))
 
 
 def kind_of_line(line: str) -> str:
-    """Return the part of the result of `same_line` that is the same for all brokers and partitions."""
+    """Return a line's kind: the result of `same_line` without broker names and numbers."""
     return _NUMBER.sub("#", _BROKER.sub("BROKER", line))
 
 

@@ -53,7 +53,7 @@ class Token(NamedTuple):
     extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka takes a dict only
 
     def __repr__(self) -> str:
-        """Return a text without the token."""
+        """Return a string without the token."""
         return f"Token(expiry={self.expiry})"
 
     def __reduce__(self) -> NoReturn:
@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 
 class CallFailed(Exception):
-    """A call of the callback failed, but a later call may succeed. The text contains no secret."""
+    """A call to the callback failed, but a later call may succeed. The message contains no secrets."""
 
 
 class _Kept(NamedTuple):

@@ -1,4 +1,4 @@
-"""Returns the current ids of topics, and accepts that an id has changed only after brokers have repeated it several times.
+"""Returns topics' current ids, and accepts that an id has changed only after brokers have repeated it several times.
 
 A topic that was deleted and created again is another topic, with another id. A broker may lag behind the others for a moment, so
 a single answer is not enough to give up a topic.
@@ -23,7 +23,7 @@ new topics for months."""
 
 
 class TopicIds:
-    """Returns the current ids of topics, and remembers which changes brokers have confirmed.
+    """Returns topics' current ids, and remembers which changes brokers have confirmed.
 
     The runner's main thread and the threads of a survey use it. They share one frozenset, which is replaced and never edited. If
     two threads replace it at the same time, one change is lost, and must be confirmed again the next time.
@@ -32,7 +32,7 @@ class TopicIds:
     def __init__(
         self, ask: Callable[[Iterable[str]], Mapping[str, str | None]], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Begin without any confirmed change.
+        """Start with no confirmed changes.
 
         Args:
             ask: returns the ids of topics, as `topics.Topics.ids` does.

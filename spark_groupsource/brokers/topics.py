@@ -83,7 +83,7 @@ class Topics:
         patience_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make the client. No request is sent yet.
+        """Make the client without sending a request.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -125,7 +125,7 @@ class Topics:
         return patient
 
     def partitions(self, *, skip_missing: bool = False) -> list[TopicPartition]:
-        """Return every partition of the subscribed topics, sorted. A pattern may match none.
+        """Return all partitions of the subscribed topics, sorted. A pattern may match none.
 
         Args:
             skip_missing: Whether to skip a topic that is subscribed by name but does not exist, instead of raising
@@ -242,7 +242,7 @@ class Topics:
         )
         far_apart = began - self._asked_at > APART * self._patience_s
         if far_apart:
-            # That a leader did not answer at two triggers an hour apart shows nothing about the time in between.
+            # If a leader did not answer at two triggers an hour apart, that shows nothing about the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
@@ -308,7 +308,7 @@ class Topics:
         return _numbers(self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the offset of the first record of each partition at or after its time.
+        """Return the offset of each partition's first record at or after the given time.
 
         The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 

@@ -1,4 +1,4 @@
-"""Uses leader epochs (KIP-320) to find logs that were cut off below a position and have grown again since.
+"""Uses leader epochs (KIP-320) to find logs that were truncated below a position and have grown again since.
 
 A position has the leader epoch that its log had when it reached that offset. After an unclean leader election, or with a restored
 disk, the log gets a new epoch, and its earlier epochs may end below the position. An OffsetForLeaderEpoch request returns where
@@ -24,13 +24,13 @@ from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 1.0
-"""For how long the answer that a log was cut off is reused. Until the answer is certain, the leader is asked again, each time
-with a new client."""
+"""How long to reuse the answer that a log was truncated. Until that is certain, the leader is asked again, each time with a new
+client."""
 
 _POLL_S = 0.1
 
 _VALID = -2
-"""The answer for a position whose log was not cut off below it."""
+"""The answer for a position whose log was not truncated below it."""
 
 _OF_WHAT_WAS_FETCHED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION})
 """Errors of the record at a position, which is below the start of the log, or cannot be read. They show that the position is
@@ -39,21 +39,21 @@ valid, because librdkafka fetches a record only after it has validated the posit
 
 @dataclass(frozen=True)
 class Validated:
-    """The answers of the leaders about positions."""
+    """The leaders' answers about positions."""
 
     diverging: dict[TopicPartition, int | None] = field(default_factory=dict)
-    """The offsets at which logs were cut off below positions. `None` if the leader has no epoch as old as the position's."""
+    """The offsets at which logs were truncated below positions. `None` if the leader has no epoch as old as the position's."""
     unknown: frozenset[TopicPartition] = frozenset()
     """The partitions whose leader did not answer."""
 
 
 class Truncations:
-    """Finds logs that were cut off below positions. Only one thread may use it."""
+    """Finds logs that were truncated below positions. Only one thread may use it."""
 
     def __init__(
         self, client_settings: Mapping[str, str], group: str, *, patience_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Prepare the settings. No request is sent yet.
+        """Prepare the settings without sending a request.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -91,7 +91,7 @@ class Truncations:
         ends: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int],
     ) -> Validated:
-        """Return the positions that are above the offset at which their log was cut off.
+        """Return the positions that are above the offset at which their log was truncated.
 
         Args:
             positions: offsets with their leader epochs (`losses.to_validate`).

@@ -1,1 +1,1 @@
-"""Reads the files of a query's checkpoint, to find out how far Spark is with the query."""
+"""Reads a query's checkpoint files to find out how far Spark has got with the query."""

@@ -27,7 +27,7 @@ class DurablePlans:
     """Finds out which plans of one stream are in its checkpoint's logs. Used on one thread."""
 
     def __init__(self, location: str) -> None:
-        """Prepare the look-up. No file is read yet.
+        """Prepare the lookup without reading a file.
 
         Args:
             location: the query's `checkpointLocation`.

@@ -1,4 +1,4 @@
-"""Reads the files of a query's checkpoint, on any file system that PyArrow reads."""
+"""Reads a query's checkpoint files on any file system that PyArrow supports."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class CheckpointFiles:
     """Gives access to the files of a checkpoint, at a local path or a URI of PyArrow (`file`, `s3`, `gs`, `hdfs`, `abfss`)."""
 
     def __init__(self, location: str) -> None:
-        """Find the file system. No file is read yet.
+        """Find the file system without reading a file.
 
         Args:
             location: the query's `checkpointLocation`. Without a scheme it is a local path.
 
         Raises:
-            CheckpointUnreadable: the location cannot be read. All methods raise it, and its text contains no password.
+            CheckpointUnreadable: the location cannot be read. All methods raise this. The message contains no password.
         """
         self.location = location
         with self._reading():
@@ -47,7 +47,7 @@ class CheckpointFiles:
         return {int(file.base_name): file for file in found if re.fullmatch(r"[0-9]{1,19}", file.base_name)}
 
     def read(self, name: str) -> str:
-        """Return the text of a file."""
+        """Return a file's text."""
         with self._reading(), self._files.open_input_stream(f"{self._path}/{name}") as stream:
             return bytes(stream.read()).decode("utf-8")
 
@@ -72,7 +72,7 @@ class CheckpointFiles:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Raise errors of the file system as `CheckpointUnreadable`."""
+        """Convert file system errors to `CheckpointUnreadable`."""
         try:
             yield
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

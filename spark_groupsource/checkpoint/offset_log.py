@@ -40,7 +40,7 @@ def source_lines(text: str) -> dict[str, str]:
 
 
 def plans(lines: Iterable[str]) -> dict[str, int]:
-    """Return the plan of each stream of this package, given the offsets of all sources."""
+    """Return the plan of each of this package's streams, given all sources' offsets."""
     return {stream: offset["plan"] for stream, offset in offsets_by_stream(lines).items()}
 
 

@@ -44,7 +44,7 @@ class Metric:
     labels: tuple[str, ...]
     meaning: str
     read: Callable[[Tally], Series | Durations]
-    """Returns the values of the metric; `Durations` for a histogram."""
+    """Returns the metric's values, or `Durations` for a histogram."""
 
 
 def _joined(tally: Tally, series: Series) -> Series:
@@ -292,4 +292,4 @@ METRICS = (
         lambda tally: _if_known(min((entry.since for entry in _held(tally) if entry.since is not None), default=None)),
     ),
 )
-"""Every metric, in the order of the page."""
+"""Every metric, in page order."""

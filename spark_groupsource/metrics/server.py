@@ -32,7 +32,7 @@ SCRAPE_SILENCE_S = 30
 
 
 class _Handler(WSGIRequestHandler):
-    """Answers one scrape, and logs nothing.
+    """Answers one scrape without logging it.
 
     The library's own handler waits forever for a client that connected and vanished. Each such client would keep a thread and a
     socket open in the runner.
@@ -117,7 +117,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
 
 
 class TallyCollector(Collector):
-    """Gives prometheus-client's registry every metric of METRICS, in that order.
+    """Provides every metric in METRICS to prometheus-client's registry, in that order.
 
     It runs on the thread of the scrape, and waits for no other thread, because a tally's values are replaced and never edited.
     """

@@ -77,7 +77,7 @@ class Tally(Observer):
     # On the runner's main thread, by the cycle.
 
     def joining(self, stream: str) -> None:
-        """Keep the name of the stream."""
+        """Keep the stream's name."""
         self.stream = stream
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
@@ -120,7 +120,7 @@ class Tally(Observer):
             self.committing = self.committing.with_one(self._clock() - began)
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
-        """Count a callback of the group."""
+        """Count a rebalance callback."""
         self.rebalances = _one_more(self.rebalances, kind)
 
     def drained(self, seconds: float, *, in_time: bool) -> None:

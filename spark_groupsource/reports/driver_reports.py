@@ -44,7 +44,7 @@ class Answer(Enum):
 
 
 class DriverReports:
-    """The reports of one driver. Any process of this user on this host may write and read them."""
+    """One driver's reports. Any of this user's processes on this host may write and read them."""
 
     def __init__(self, driver: int, folder: Path | None = None) -> None:
         """Name the folder. The first report creates it.
@@ -78,7 +78,7 @@ class DriverReports:
         self._folder.replace(self._name(stream), f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
 
     def read(self, stream: str) -> int | None:
-        """Return the newest plan of the stream that is reported as durable; `None` if there is no report.
+        """Return the stream's newest plan that is reported as durable, or `None` if there is no report.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be read.

@@ -91,7 +91,7 @@ class PrivateFolder:
             )
 
     def _remove_old(self) -> None:
-        """Remove the files that were not replaced for a long time, when this object writes its first file."""
+        """Remove files that have not been replaced for a long time, when this object writes its first file."""
         if self._has_removed_old:
             return
         self._has_removed_old = True

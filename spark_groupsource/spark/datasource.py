@@ -25,7 +25,7 @@ ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource")
 
 
 class GroupKafkaDataSource(DataSource):
-    """The format `groupkafka`: a Kafka source whose driver is a member of a consumer group, and a Kafka sink."""
+    """The `groupkafka` format: a Kafka source whose driver is a member of a consumer group, and a Kafka sink."""
 
     @classmethod
     def name(cls) -> str:

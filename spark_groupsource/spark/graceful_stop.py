@@ -65,14 +65,14 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
         Whether nothing stays claimed. Otherwise a warning lists what does, and the query reads that first when it is restarted.
 
     Raises:
-        NotWithSparkConnect: The query belongs to Spark Connect. It continues to run.
+        NotWithSparkConnect: This is a Spark Connect query. It continues to run.
     """
     _refuse_connect([query])
     return _stop([query], timeout_s, hurried=lambda: False)
 
 
 def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
-    """Wait until all queries have ended. SIGTERM and SIGINT (Ctrl-C) stop them gracefully, and a second signal at once.
+    """Wait until all queries have ended. SIGTERM or SIGINT (Ctrl-C) stops them gracefully; a second signal, immediately.
 
     If a query fails, the others are stopped gracefully. Signals are handled on the main thread only, and the earlier handlers are
     restored at the end.
@@ -86,7 +86,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
 
     Raises:
         StreamingQueryException: A query has failed. This is its own error.
-        NotWithSparkConnect: A query belongs to Spark Connect. All queries continue to run.
+        NotWithSparkConnect: One is a Spark Connect query. All queries continue to run.
     """
     _refuse_connect(queries)
     running = list(queries)

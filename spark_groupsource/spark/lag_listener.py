@@ -128,8 +128,8 @@ class LagListener(DurableListener):
                 Spark logs the exceptions that it raises.
             warn_above: Log a warning when a source's lag rises above this many offsets. The next warning comes only after the
                 lag has fallen below this number again.
-            registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
-                query counts with `DataFrame.observe` in a column `bytes`, because Spark's progress has no bytes of its own. For
+            registry: A prometheus-client registry that gets two counters: the rows that were read, and the bytes that the
+                query counts with `DataFrame.observe` in a `bytes` column, because Spark's progress does not have bytes. For
                 queries that write with this sink, it also gets the rows that were written and skipped, and the time of the
                 commits. Listeners of one registry share the counters: remove the first listener from a session before you add
                 another, or both count.

@@ -46,8 +46,8 @@ def read_offsets(
 ) -> dict[TopicPartition, Kept]:
     """Return the group's offset for each partition, with a single request.
 
-    Queries and the sink always use this function. Only commands read offsets with an AdminClient (`GroupAdmin.offsets`), which
-    does not need the partitions' names, because their processes are short-lived.
+    Whatever stays in a process reads offsets in this way. A new AdminClient for a single request (`GroupAdmin.offsets`) does not
+    need the partitions' names: commands, batch reads, and sinks without the `topic` option use it.
 
     Args:
         consumer: a consumer with that `group.id`.

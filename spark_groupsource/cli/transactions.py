@@ -1,4 +1,4 @@
-"""`groupkafka transactions`: shows which records of a topic open transactions hide, and which tasks may have them open."""
+"""`groupkafka transactions`: shows the records in a topic that open transactions hide, and the tasks that may have them open."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def transactions(bootstrap_server: str, topic: str, command_config: Path | None,
 
 
 def json_shape(topic: str, seen: Sequence[Visibility], found: Openers) -> Json:
-    """Return the JSON of `groupkafka transactions`."""
+    """Return the output of `groupkafka transactions --json`."""
     hidden = [visible.hidden for visible in seen]
     return {
         "topic": topic,

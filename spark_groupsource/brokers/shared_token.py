@@ -40,7 +40,7 @@ _LOOK_S = 0.01
 """How often a thread checks for the first token while another thread fetches it, in seconds."""
 
 _NEW_S = 10.0
-"""If brokers refuse a token that is younger than this, its age is not the reason, so they would refuse a new token, too."""
+"""If brokers refuse a token that is younger than this, its age is not the reason, so they would also refuse a new one."""
 
 
 class Token(NamedTuple):

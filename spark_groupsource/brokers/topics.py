@@ -36,7 +36,7 @@ ENDS_TIMEOUT_S = 3.0
 other partitions for long."""
 
 ASK_LEADER_AGAIN_S = 1.0
-"""The pause between two requests to a leader that answered neither at this trigger nor at the previous one, long ago."""
+"""The pause between two requests to a leader that did not answer at this trigger or at the previous one, which was long ago."""
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Subscription(Protocol):
         """The topics' names, or `None` if the query subscribes to a pattern."""
 
     def matches(self, topic: str) -> bool:
-        """Return whether the topic is subscribed."""
+        """Return whether the query subscribes to the topic."""
 
 
 @dataclass(frozen=True)

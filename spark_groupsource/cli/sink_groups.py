@@ -1,6 +1,6 @@
 """Recognizes groups in which the sink keeps its progress, and returns what it keeps there.
 
-The offset in such a commit is a micro-batch number, or 1. It is not a position in a log, so the partition has no lag.
+The offset in such a commit is the next micro-batch's number, or 1. It is not a position in a log, so the partition has no lag.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ the sink's groups, so the brokers do not show them."""
 @click.option("--prefix", metavar="PREFIX", help="Only queries with this transactionalIdPrefix.")
 @json_option
 def transactions(bootstrap_server: str, topic: str, command_config: Path | None, prefix: str | None, as_json: bool) -> None:
-    """Show which records of a topic open transactions hide, which tasks may have them open, and what ends them.
+    """Show which records in a topic are hidden by open transactions, which tasks may have these open, and what ends them.
 
     Consumers with isolation.level=read_committed see no record after an open
     transaction, no matter which producer wrote it.

@@ -77,7 +77,7 @@ class DriverReports:
         self._folder.replace(self._name(stream), f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
 
     def read(self, stream: str) -> int | None:
-        """Return the stream's newest plan that is reported as durable, or `None` if there is no report.
+        """Return the newest plan that was reported as durable for the stream, or `None` if there is no report.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be read.

@@ -42,7 +42,7 @@ so queries that are started there are not reported."""
 _THIS_PROCESS = secrets.token_hex(8)
 
 JsonOffset = Mapping[str, Any]
-"""An offset of this source (`plan_offset.PlanOffset`), as plain JSON values."""
+"""One of this source's offsets (`plan_offset.PlanOffset`), as plain JSON values."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class SharedGroups:
 
 
 _shared_groups = SharedGroups()
-"""The queries seen by all listeners of this process. Each session has one listener, and may have a `LagListener` as well."""
+"""The queries seen by all listeners in this process. Each session has one listener, and may also have a `LagListener`."""
 
 
 def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class DurableListener(StreamingQueryListener):
         _shared_groups.ended(str(event.runId))
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Report the plans in a query's progress. Warn once if the folder cannot be used, or if queries share a group."""
+        """Report the plans in a query's progress. Warn once if the reports folder cannot be used, or if queries share a group."""
         try:
             for source in progress.get("sources", ()):
                 found = plan_of(source.get("endOffset"))

@@ -280,7 +280,7 @@ class _Stop:
             status: the query's status, read after the progress.
         """
         # Once a source has planned nothing, it plans nothing in later triggers either. Triggers may follow each other without a
-        # pause, but a trigger that waits for its time calls no source.
+        # pause, but a trigger that is waiting for its time does not call the source.
         if self._asked and set(self._answers().values()) == {Answer.PLANS_NOTHING}:
             return True
         # A run's first trigger may finish an earlier run's micro-batch. There is no progress until that trigger is over.

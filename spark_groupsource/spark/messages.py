@@ -15,7 +15,7 @@ from pyspark import TaskContext
 log = logging.getLogger(__name__)
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
-"""The environment variable with the log level. For a registered source, `spark.executorEnv.*` sets it in all these processes."""
+"""The environment variable with the log level. For a registered source, `spark.executorEnv.*` sets it in all Python processes."""
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 

@@ -41,7 +41,7 @@ from spark_groupsource.version import another_version
 _NO_ACL = MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 LAST_OFFSETS = 100
-"""How many offsets before a partition's end are read to test the settings."""
+"""How many offsets at the end of a partition are read to test the settings."""
 
 OTHERWISE = """\
 Until that is corrected, the claims of a finished micro-batch are confirmed only with the next trigger, and its records count as \
@@ -238,7 +238,7 @@ def _refused(line: str) -> str | None:
 
 
 def name_reader(_source: Source) -> Iterator[Finding]:
-    """Report which reader this machine uses for records, and why."""
+    """Report which of the package's readers this machine uses, and why."""
     reader = installed_reader()
     if reader.reason is None:
         yield ok("reader", f"this machine has the {reader.name} reader, with librdkafka {libversion()[0]}")

@@ -14,7 +14,8 @@ from spark_groupsource.cli.render import identity, member_names, name_in
 from spark_groupsource.partition import TopicPartition
 
 DIFFERS_S = 20.0
-"""How long members and coordinator may disagree about a partition before it becomes an event, in seconds. A move is shorter."""
+"""How long members and coordinator may disagree about a partition before this becomes an event, in seconds. A move takes less
+time."""
 
 NOBODY = "nobody"
 

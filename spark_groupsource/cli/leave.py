@@ -48,8 +48,8 @@ Do not start a query of this group again."""
 def leave(bootstrap_server: str, group: str, command_config: Path | None, topics: tuple[str, ...], as_json: bool) -> None:
     """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group stopped.
 
-    The command writes nothing. Stop all of the group's queries first. It refuses if any range is claimed. Partitions without a
-    committed offset are read from the beginning.
+    The command writes nothing. Stop all of the group's queries first. The command refuses if any range is claimed. Partitions
+    without a committed offset are read from the beginning.
 
     \b
     Example:

@@ -128,7 +128,7 @@ def plan_migration(
     """Return what a migration would commit, without writing anything.
 
     Args:
-        admin: the client for asking the brokers.
+        admin: the client for requests to the brokers.
         group: the group to commit to.
         checkpoint: the old query's checkpoint.
         source: the id of the Kafka source, if the query has several.

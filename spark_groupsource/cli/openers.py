@@ -54,7 +54,7 @@ def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Opene
     """Return the tasks that may have an open transaction in a topic.
 
     Args:
-        brokers: The client for asking the brokers.
+        brokers: The client for requests to the brokers.
         topic: The topic.
         prefix: The queries' `transactionalIdPrefix`, or `None` for any.
 

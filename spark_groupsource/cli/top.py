@@ -102,7 +102,7 @@ class Show(Protocol):
 
 
 def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
-    """Describe the group every `interval_s` seconds, forever, and show each answer or that there was none.
+    """Describe the group every `interval_s` seconds, forever, and show each answer or failure to answer.
 
     Raises:
         AuthenticationFailed: The brokers refuse the login.

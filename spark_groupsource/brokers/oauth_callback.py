@@ -1,12 +1,12 @@
 """Gets login tokens from the function that the user names in the `kafka.oauth_cb` option, as `package.module:function`.
 
-The driver sends the name to the executors with the other settings, and each process that makes a client imports the function. It
-is called in the same way as confluent-kafka's `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a
+The driver sends the name to the executors with the other settings, and each process that creates a client imports the function.
+The function is called like confluent-kafka's `oauth_cb`: with the value of `kafka.sasl.oauthbearer.config`, or None. It returns a
 token and its expiry in seconds since 1970, optionally followed by a principal and a dict of extensions.
 
 Permission to set options is not permission to run code. So a function is called only if its author has marked it with
-`@oauth_callback`, and looking it up runs no other code of its module. An import runs a module's top-level code, so modules of the
-standard library, which have no marked functions, are not even imported.
+`@oauth_callback`, and looking it up runs no other code in its module. An import runs a module's top-level code, so standard
+library modules, which have no marked functions, are not even imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_groupsource.errors import AuthenticationFailed, OptionError
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _MARK = "__spark_groupsource_oauth_callback__"
-"""The attribute of a marked function. Its value is the function, so a wrapper made by `functools.wraps` is not marked."""
+"""The attribute that marks a function. Its value is the function, so a wrapper created with `functools.wraps` is not marked."""
 
 _LATEST_EXPIRY_S = 1e11
 """A time in the year 5138. An expiry in milliseconds, which some libraries return, is a larger number."""
@@ -35,7 +35,7 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
 _KEY = re.compile(r"[A-Za-z]+")
 _RESERVED_KEY = "auth"
 """What RFC 7628, section 3.1, allows in tokens and extensions, and the reserved key that it forbids. librdkafka would refuse
-anything else with a text that quotes the token."""
+anything else with a message that quotes the token."""
 
 
 def oauth_callback(function: Function) -> Function:
@@ -45,7 +45,7 @@ def oauth_callback(function: Function) -> Function:
         function: A function defined with `def`. For a static method, write this decorator below `@staticmethod`.
 
     Raises:
-        TypeError: `function` is something else.
+        TypeError: `function` is not such a function.
     """
     if not isinstance(function, FunctionType):
         raise TypeError(f"@oauth_callback marks a function, but this is a {type(function).__name__}.")
@@ -54,7 +54,7 @@ def oauth_callback(function: Function) -> Function:
 
 
 def function_named(name: str) -> Callable[[str | None], object]:
-    """Import the function `package.module:function`. The import runs only the top level of its module.
+    """Import the function named `package.module:function`. The import runs only its module's top-level code.
 
     Raises:
         OptionError: The function cannot be imported here, or is not marked.
@@ -67,14 +67,14 @@ def function_named(name: str) -> Callable[[str | None], object]:
         for attribute in path.split("."):
             if not isinstance(found, ModuleType | type):
                 raise AttributeError(f"{attribute} belongs to a {type(found).__name__}, not to a module or a class")
-            # Look the attribute up statically, because the `__getattr__` of a module or a class would run code.
+            # Look the attribute up statically, because a module's or class's `__getattr__` would run code.
             found = inspect.getattr_static(found, attribute)
             found = found.__func__ if isinstance(found, staticmethod) else found
     except (ImportError, AttributeError) as error:
         raise OptionError(
             f"kafka.oauth_cb = {name!r}: it cannot be imported here: {error}. The driver and every executor need the module."
         ) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's module; its text may contain a secret
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error from a user's module; its message may contain a secret
         raise OptionError(
             f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}. Correct the module."
         ) from None
@@ -95,12 +95,12 @@ def _not_marked(name: str, reason: str) -> OptionError:
 
 
 class TokenCallback:
-    """The callback that gives tokens to librdkafka's client. Clients with the same function and configuration share the tokens.
+    """The callback that gives tokens to a librdkafka client. Clients with the same function and configuration share the tokens.
 
     The constructor gets a valid token, or raises an error. librdkafka asks for later tokens on its own threads, where an
     exception would be lost, or would be raised by an unrelated call. So a failure there is only a warning.
 
-    No text contains a token. The exception of the user's function may contain one, so its text is never shown.
+    No message contains a token. An exception from the user's function may contain one, so its message is never shown.
     """
 
     def __init__(self, name: str, config: str | None) -> None:
@@ -123,12 +123,12 @@ class TokenCallback:
         return self._shared.newest()
 
     def refused(self) -> None:
-        """Note that the brokers refuse the token, so that the next client gets a new one."""
+        """Record that the brokers have refused the token, so that the next client gets a new one."""
         self._shared.refused()
 
 
 _SHARED: dict[tuple[Callable[[str | None], object], str | None], SharedToken] = {}
-"""The tokens of this process, by callback and configuration. A forked process begins with its parent's tokens."""
+"""This process's tokens, by callback and configuration. A forked process starts with its parent's tokens."""
 
 
 def _fetched(name: str, function: Callable[[str | None], object], config: str | None) -> Token:
@@ -142,7 +142,7 @@ def _fetched(name: str, function: Callable[[str | None], object], config: str | 
     try:
         returned = function(config)
     # A function that exits must not end a task or a query without an error.
-    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's function
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error from a user's function
         raise CallFailed(f"{option} the function raised {type(error).__name__}.") from None
     match returned:
         case (str(), int() | float(), *more) if isinstance(returned, tuple) and len(more) <= 2:

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from spark_groupsource.partition import TopicPartition
 
 PARTITIONS_IN_A_CALL = 1000
-"""The most partitions in a call, because the time that librdkafka needs grows with the square of their number."""
+"""The maximum number of partitions in a call. The time that librdkafka needs grows with the square of their number."""
 
 NO_RECORD = -1
-"""The offset that a broker returns if no record is at or after the given timestamp.
+"""The offset that a broker returns if there is no record at or after the given timestamp.
 
-If the leader of a partition does not answer, librdkafka returns -1001 without an error.
+If a partition's leader does not answer, librdkafka returns -1001 without an error.
 """
 
 EARLIEST_OFFSET: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -31,16 +31,16 @@ def request_offsets(
     timeout_s: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Future[Any]]:
-    """Ask for one offset of each partition. All requests are sent before this returns.
+    """Request one offset for each partition. All requests are sent before this returns.
 
     Args:
-        admin: The client that asks.
-        specs: The offset to ask for in each partition.
+        admin: The client that sends the requests.
+        specs: Which offset to request for each partition.
         timeout_s: How many seconds each request waits for its answer.
         isolation: Whether `LATEST_OFFSET` means the high watermark or the last stable offset.
 
     Returns:
-        A future for each partition, in the order of `specs`. It holds a `ListOffsetsResultInfo` or raises `KafkaException`.
+        A future for each partition, in `specs` order. It returns a `ListOffsetsResultInfo` or raises `KafkaException`.
     """
     answers: dict[TopicPartition, Future[Any]] = {}
     for portion in portions(list(specs), PARTITIONS_IN_A_CALL):
@@ -51,7 +51,7 @@ def request_offsets(
 
 
 def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
-    """Split the partitions into portions of `size`, in their order. The last portion may be smaller."""
+    """Split the partitions into portions of `size`, in order. The last portion may be smaller."""
     for begin in range(0, len(partitions), size):
         yield partitions[begin : begin + size]
 
@@ -61,7 +61,7 @@ class Found(NamedTuple):
 
     offset: int
     epoch: int | None = None
-    """The leader epoch of the log at that time. `None` if the broker does not report it."""
+    """The log's leader epoch at that time. `None` if the broker does not report it."""
 
 
 class Kept(NamedTuple):
@@ -72,25 +72,25 @@ class Kept(NamedTuple):
     metadata: str | None
     """The text committed with the offset."""
     epoch: int | None = None
-    """The leader epoch committed with the offset (KIP-320). No record below the offset has a later epoch. `None` if not known."""
+    """The leader epoch committed with the offset (KIP-320). No record below the offset has a later epoch. `None` if unknown."""
 
 
 def kept_of(found: Any) -> Kept:
-    """Return a group's commit from confluent-kafka's `TopicPartition`."""
+    """Convert confluent-kafka's `TopicPartition` to a group's commit."""
     return Kept(found.offset, metadata_of(found), epoch_of(found))
 
 
 def epoch_of(found: Any) -> int | None:
-    """Return the leader epoch of an offset that a broker returned, or `None` if it is not known."""
+    """Return the leader epoch of an offset that a broker returned, or `None` if unknown."""
     epoch: int | None = found.leader_epoch
     return None if epoch is None or epoch < 0 else epoch
 
 
 def metadata_of(found: Any) -> str | None:
-    """Return the metadata of a committed offset. Any client can write it, so it is `None` if it is not UTF-8 text."""
+    """Return a committed offset's metadata, or `None` if it is not UTF-8, because any client can write it."""
     try:
         text: str | None = found.metadata
     except UnicodeDecodeError:
         return None
-    # confluent-kafka commits the text with a NUL at its end, which librdkafka drops when it reads the text.
+    # confluent-kafka commits the text with a trailing NUL, which librdkafka drops when it reads the text.
     return None if text is None else text.partition("\0")[0]

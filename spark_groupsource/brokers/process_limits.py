@@ -1,8 +1,8 @@
 """Handles the process limits that Kafka clients reach first: address space, which Spark may limit, and threads.
 
-A client of librdkafka has a thread for each broker, and a few more. For each thread that allocates memory, glibc reserves 64 MB
-of address space, called an arena, until there are eight arenas for each core. So a process may reach the limit while it uses
-little memory: a client of one broker reserved 0.3 GB, but only 0.04 GB with one arena for all threads.
+A librdkafka client has a thread for each broker, and a few more. For each thread that allocates memory, glibc reserves 64 MB of
+address space, called an arena, until there are eight arenas per core. So a process may reach the limit while using little memory:
+a client with one broker reserved 0.3 GB, but only 0.04 GB with one arena for all threads.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SET_BY = {
     "PYSPARK_EXECUTOR_MEMORY_MB": ("spark.executor.pyspark.memory, divided by spark.executor.cores", "2g for each core"),
     "PYSPARK_PLANNER_MEMORY_MB": ("spark.sql.planner.pythonExecution.memory", "2g"),
 }
-"""The setting of Spark that limits a process with this variable, and a value that is enough (docs/performance.md)."""
+"""The Spark setting that limits a process with this variable, and a value that is sufficient (docs/performance.md)."""
 
 _NO_THREAD = re.compile(r"(create|start) (\w+ )?thread")
-"""Part of the texts of librdkafka and Python for a thread that cannot be started."""
+"""Part of the message from librdkafka or Python if a thread cannot be started."""
 
 
 def address_space() -> int | None:
@@ -42,11 +42,11 @@ def address_space() -> int | None:
 
 
 def save_address_space() -> None:
-    """Make the threads of the next client share one arena if the address space of this process is limited.
+    """Make the next client's threads share one arena if this process's address space is limited.
 
     Measured (2 cores, one broker, glibc 2.36): reading 200,000 records of 1 KB and 800,000 of 100 B took 0.17 and 0.29 s of CPU
-    time with one arena, and 0.30 and 0.37 s without a limit. The worker's peak was 0.4 GB instead of 0.8 GB. Without a limit of
-    the address space nothing is changed, because threads of other libraries may benefit from their own arenas.
+    time with one arena, and 0.30 and 0.37 s without a limit. The worker's peak was 0.4 GB instead of 0.8 GB. Without an address
+    space limit, nothing is changed, because other libraries' threads may benefit from their own arenas.
     """
     if address_space() is not None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries do not have it
@@ -68,8 +68,8 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
     """Return the error for a process that cannot get more memory or threads. It names the limit and the value to set.
 
     Args:
-        failure: What has failed, and the reason.
-        environment: The variables of this process, through which Spark passes on its limits.
+        failure: What failed, and why.
+        environment: This process's environment variables, through which Spark passes its limits.
     """
     limit = address_space()
     if limit is None:

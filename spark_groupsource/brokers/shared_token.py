@@ -1,12 +1,12 @@
-"""Shares one login token between all clients of this process that have the same callback and configuration.
+"""Shares one login token among all clients in this process that have the same callback and configuration.
 
-A client asks for a token when it is made, and again after four fifths of the token's lifetime. The callback is called for the
+A client asks for a token when it is created, and again after four fifths of the token's lifetime. The callback is called for the
 first client, and later by the first thread that asks after four fifths of the lifetime.
 
-There is no lock, because a signal handler may make a client. The token is an immutable value behind one reference. Only a
-successful call replaces it, and only if no other call has replaced it in the meantime. A thread that calls the callback first
-moves the time of the next call, so that other threads use the token that is still valid, or wait for the first token. If two
-threads check at the same moment, both call the callback, which does no harm.
+There is no lock, because a signal handler may create a client. The token is an immutable value behind one reference. Only a
+successful call replaces it, and only if no other call has replaced it in the meantime. Before a thread calls the callback, it
+postpones the next call, so that other threads use the token that is still valid, or wait for the first token. If two threads
+check at the same moment, both call the callback, which is harmless.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ RENEWED_AT = 0.8
 """The fraction of a token's lifetime after which a new token is fetched. librdkafka asks for one after the same fraction."""
 
 FIRST_TOKEN_S = 10.0
-"""How long a client without a valid token keeps calling the callback after a failure."""
+"""How long a client without a valid token keeps calling the callback after a failure, in seconds."""
 
 CALL_S = 10.0
-"""How long a call may take before another thread calls the callback, too."""
+"""How long a call may take before another thread also calls the callback, in seconds."""
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 """The pause after the first failed call, and the longest pause. Each pause is twice as long as the one before."""
 
 EXPIRED_PAUSE_S = 5.0
-"""The longest pause while there is no valid token. It is shorter, because no client can be made meanwhile."""
+"""The longest pause while there is no valid token. It is shorter, because no client can be created in the meantime."""
 
 _LOOK_S = 0.01
 """How often a thread checks for the first token while another thread fetches it, in seconds."""
 
 _NEW_S = 10.0
-"""If brokers refuse a token that is younger than this, its age is not the reason, so they would refuse a new token, too."""
+"""If brokers refuse a token that is younger than this, its age is not the reason, so they would also refuse a new one."""
 
 
 class Token(NamedTuple):
-    """A token in the form that confluent-kafka takes. Its `repr` does not show the token, and it cannot be pickled."""
+    """A token in the form that confluent-kafka accepts. Its `repr` does not show the token, and it cannot be pickled."""
 
     value: str
     expiry: float
     """Seconds since 1970."""
     principal: str = ""
-    extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka takes a dict only
+    extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka accepts only a dict
 
     def __repr__(self) -> str:
         """Return a string without the token."""
@@ -74,7 +74,7 @@ class _Kept(NamedTuple):
 
 
 class SharedToken:
-    """The token of one callback with one configuration. Any thread may call each method.
+    """The token from one callback with one configuration. Any thread may call any method.
 
     Args:
         fetch: Calls the callback. Raises CallFailed, or AuthenticationFailed if another call would not help.
@@ -96,7 +96,7 @@ class SharedToken:
         self._call_at = 0.0
         """When the callback may be called again, in seconds since 1970."""
         self._calls = 0
-        """How many calls have begun since the token was fetched. Each of them has failed or is still running."""
+        """How many calls have begun since the token was fetched. Each has failed or is still running."""
 
     def valid(self) -> Token:
         """Return a token that has not expired. If there is none, keep calling the callback for a few seconds.
@@ -122,7 +122,7 @@ class SharedToken:
         """Return the newest token for librdkafka, with an expiry that makes librdkafka ask again when the next call is due.
 
         If no new token can be fetched, return the last one, even if it has expired. librdkafka would report a failure to its
-        client, and a task or a query could end while its token is still valid.
+        client, and a task or a query could fail while its token is still valid.
 
         Raises:
             AuthenticationFailed: There has never been a token, and the callback returned none.

@@ -1,7 +1,7 @@
 """Returns topics' current ids, and accepts that an id has changed only after brokers have repeated it several times.
 
-A topic that was deleted and created again is another topic, with another id. A broker may lag behind the others for a moment, so
-a single answer is not enough to give up a topic.
+A topic that was deleted and created again is a different topic with a different id. A broker may lag behind the others for a
+moment, so a single answer is not enough to give up on a topic.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
-"""How often brokers must repeat that a topic does not exist, or has another id, before it is believed."""
+"""How many times brokers must repeat that a topic does not exist or has a different id before this is believed."""
 
 
 BELIEVED_AT_MOST = 1000
-"""The most changes of other topics that are remembered. Without a limit they would add up, because a query on a pattern may get
-new topics for months."""
+"""The maximum number of other topics' changes to remember. Without a limit they would add up, because a query that subscribes to
+a pattern may get new topics for months."""
 
 
 class TopicIds:
     """Returns topics' current ids, and remembers which changes brokers have confirmed.
 
-    The runner's main thread and the threads of a survey use it. They share one frozenset, which is replaced and never edited. If
-    two threads replace it at the same time, one change is lost, and must be confirmed again the next time.
+    The runner's main thread and a survey's threads use it. They share one frozenset, which is replaced and never edited. If two
+    threads replace it at the same time, one change is lost, and must be confirmed again the next time.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class TopicIds:
         """Start with no confirmed changes.
 
         Args:
-            ask: returns the ids of topics, as `topics.Topics.ids` does.
+            ask: returns topics' ids, as `topics.Topics.ids` does.
             sleep: waits for a number of seconds.
         """
         self._ask = ask
@@ -43,12 +43,12 @@ class TopicIds:
         self._believed: frozenset[tuple[str, str | None]] = frozenset()
 
     def now(self, expected: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """Return the id of each topic: `None` for a topic that does not exist, "" from brokers without topic ids.
+        """Return each topic's id: `None` for a topic that does not exist, "" from brokers without topic ids.
 
         The result does not contain topics for which no broker answers.
 
         Args:
-            expected: the topics, each with the id that it had before, or `None` if it is not known.
+            expected: the topics, each with the id that it had before, or `None` if unknown.
 
         Raises:
             NotAuthorized, AuthenticationFailed: raised at the first such answer.

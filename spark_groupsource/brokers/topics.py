@@ -1,6 +1,6 @@
 """Asks the brokers about the subscribed topics: which partitions exist, and where their logs start and end.
 
-An AdminClient sends one request for many partitions to each broker. The group is not involved.
+An AdminClient sends each broker one request for many partitions. The group is not involved.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ ENDS_TIMEOUT_S = 3.0
 other partitions for long."""
 
 ASK_LEADER_AGAIN_S = 1.0
-"""The pause between two requests to a leader that answered neither at this trigger nor at the previous one, long ago."""
+"""The pause between two requests to a leader that did not answer at this trigger or at the previous one, which was long ago."""
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 APART = 0.75
-"""If two calls of `ends` are this fraction of the patience apart, they show nothing about the time in between. It is below 1,
-because with a trigger as long as the patience, the time between the end of a call and the next call is a little shorter."""
+"""If two calls to `ends` are this fraction of the patience apart, they show nothing about the time in between. It is below 1,
+because if the trigger is as long as the patience, the time from the end of one call to the next call is a little shorter."""
 
 
 class Subscription(Protocol):
@@ -52,10 +52,10 @@ class Subscription(Protocol):
 
     @property
     def subscribe(self) -> tuple[str, ...] | None:
-        """The names of the topics, or `None` if the query subscribes to a pattern."""
+        """The topics' names, or `None` if the query subscribes to a pattern."""
 
     def matches(self, topic: str) -> bool:
-        """Return whether the topic is subscribed."""
+        """Return whether the query subscribes to the topic."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TopicDescription:
 class Topics:
     """Asks the brokers for the current state of the subscribed topics.
 
-    Only one thread may call `ends`, which remembers how long a partition's end has been unknown. In a query this is the runner's
+    Only one thread may call `ends`, which remembers how long a partition's end has been unknown. In a query, this is the runner's
     main thread, and adoption uses a copy (`without_patience`). Any thread may call the other methods.
     """
 
@@ -87,14 +87,14 @@ class Topics:
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            subscription: The topics of the query.
+            subscription: The query's topics.
             read_committed: Whether ends are last stable offsets instead of high watermarks.
-            patience_s: How many seconds a partition's end may stay unknown before `ends` raises.
-            clock: Returns seconds, monotonic.
+            patience_s: How many seconds a partition's end may remain unknown before `ends` raises.
+            clock: Returns monotonic time in seconds.
 
         Raises:
-            OptionError: As `LastingAdmin` does.
-            AuthenticationFailed: As `LastingAdmin` does.
+            OptionError: See `LastingAdmin`.
+            AuthenticationFailed: See `LastingAdmin`.
         """
         self._client_settings = client_settings
         self._last_error = LastError()
@@ -108,14 +108,14 @@ class Topics:
         self._asked_at = -math.inf
         self._all_answered = False
         self._absent: frozenset[TopicPartition] = frozenset()
-        """The partitions whose topic did not exist when their offsets were last asked for."""
+        """The partitions whose topic did not exist when their offsets were last requested."""
         self.epochs: Mapping[TopicPartition, int] = {}
-        """The leader epoch of each end that `ends` returned last, as far as the brokers report epochs."""
+        """The leader epoch of each end that the last call to `ends` returned, as far as the brokers report epochs."""
 
     def without_patience(self) -> Topics:
         """Return a copy with the same client and endless patience, for callers on other threads that have their own patience.
 
-        `ends` of the copy never raises because a partition's end is unknown, and does not change what this object remembers.
+        The copy's `ends` never raises because a partition's end is unknown, and does not change what this object remembers.
         Threads may share the copy, because what it remembers only decides how long it waits for an answer.
         """
         patient = copy.copy(self)
@@ -158,7 +158,7 @@ class Topics:
         return sorted(partitions)
 
     def everywhere(self, *, leave_out: Collection[str]) -> list[TopicPartition]:
-        """Return every partition of the cluster that the user may describe, subscribed or not, except for these topics.
+        """Return every partition in the cluster that the user may describe, subscribed or not, except in these topics.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -173,7 +173,7 @@ class Topics:
         )
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster, which is the same no matter which broker answers.
+        """Return the cluster's id, which is the same no matter which broker answers.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -185,7 +185,7 @@ class Topics:
         return self._cluster_id
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription | GroupKafkaError]:
-        """Return each topic, or the error that hides it.
+        """Return each topic's description, or the error that hides it.
 
         The errors are TopicNotFound, NotAuthorized, AuthenticationFailed and BrokerUnavailable.
         """
@@ -205,7 +205,7 @@ class Topics:
         return found
 
     def ids(self, topics: Iterable[str]) -> dict[str, str | None]:
-        """Return the id of each topic.
+        """Return each topic's id.
 
         The id is `None` for a topic that does not exist, and "" if the brokers have no topic ids. The result does not contain
         topics for which no broker answers.
@@ -225,7 +225,7 @@ class Topics:
         return found
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end of each partition (exclusive): its high watermark, or its last stable offset.
+        """Return each partition's end (exclusive): its high watermark or last stable offset.
 
         The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
@@ -236,7 +236,7 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         began = self._clock()
-        # A leader that is slow but not down must get its full time.
+        # A leader that is slow but not down must get the full timeout.
         brief = self._all_answered and all(
             began - unknown_since < REQUEST_TIMEOUT_S for unknown_since in self._unknown_since.values()
         )
@@ -275,7 +275,7 @@ class Topics:
         return _numbers(known)
 
     def _warn_of(self, silent: Collection[TopicPartition]) -> None:
-        """Warn of partitions whose ends have become unknown, once for each until its end is known again."""
+        """Warn about partitions whose ends have become unknown, once for each until its end is known again."""
         if silent and self._patience_s < math.inf:
             log.warning(
                 "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch does not read their "
@@ -297,7 +297,7 @@ class Topics:
         return known
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start offset of each partition (inclusive).
+        """Return each partition's log start offset (inclusive).
 
         The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
@@ -313,7 +313,7 @@ class Topics:
         The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
         Args:
-            times: Milliseconds since 1970 for each partition.
+            times: The time for each partition, in milliseconds since 1970.
 
         Returns:
             The offsets, or `None` where there is no such record.
@@ -353,7 +353,7 @@ class Topics:
         overdue = missing - self._unknown_since.keys() or (set() if known else missing)
         if idle and overdue:
             self._admin.renew()
-        # Ask again if the request failed immediately, too: librdkafka fails a request when it finds that the connection has been
+        # Also ask again if the request failed immediately: librdkafka fails a request when it finds that the connection has been
         # idle for `connections.max.idle.ms`, and closes that connection.
         if overdue and (idle or self._clock() - began < timeout_s):
             known |= self._answered({partition: specs[partition] for partition in overdue}, timeout_s)
@@ -418,7 +418,7 @@ class Topics:
             try:
                 self._admin.client.list_topics(timeout=timeout_s)
             except KafkaException:
-                # In the first round, this means that no broker answers. In a later round a broker has just answered, so only one
+                # In the first round, this means that no broker answers. In a later round, a broker has just answered, so only one
                 # broker may hang.
                 if not earlier or idle:
                     return futures
@@ -445,7 +445,7 @@ class Topics:
 
 
 def _numbers(answers: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
-    """Return the offset of each answer."""
+    """Return the offset in each answer."""
     return {partition: answer.offset for partition, answer in answers.items()}
 
 
@@ -460,7 +460,7 @@ def _is_unanswered(described: Future[Any]) -> bool:
 
 
 def _references(description: Any) -> int:
-    """Return the number of references to the topic id of a description, as `sys.getrefcount` counts them here."""
+    """Return the number of references to a description's topic id, as `sys.getrefcount` counts them here."""
     topic_id = description.topic_id
     return sys.getrefcount(topic_id)
 
@@ -470,7 +470,7 @@ _REFERENCES = _references(SimpleNamespace(topic_id=Uuid(0, 0)))
 
 
 def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:
-    """Release the reference to each topic id that confluent-kafka leaks, 200 bytes for each topic and request.
+    """Release the reference to each topic id that confluent-kafka leaks, 200 bytes per topic and request.
 
     Admin_c_TopicDescription_to_py (2.16.1 and earlier) puts the new Uuid into a dict but keeps its own reference. An id without
     an extra reference is not changed, so a version without the leak is not affected.

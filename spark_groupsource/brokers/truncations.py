@@ -33,7 +33,7 @@ _VALID = -2
 """The answer for a position whose log was not truncated below it."""
 
 _OF_WHAT_WAS_FETCHED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION})
-"""Errors of the record at a position, which is below the start of the log, or cannot be read. They show that the position is
+"""Errors about the record at a position, which is below the start of the log or cannot be read. They show that the position is
 valid, because librdkafka fetches a record only after it has validated the position."""
 
 
@@ -58,8 +58,8 @@ class Truncations:
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the consumer group, which the client does not join.
-            patience_s: for how many seconds in total a leader may fail to answer before `below` raises.
-            clock: returns seconds, monotonic.
+            patience_s: how many seconds in total a leader may fail to answer before `below` raises.
+            clock: returns monotonic time in seconds.
         """
         self._settings = {
             **client_settings,
@@ -77,11 +77,11 @@ class Truncations:
         self._patience_s = patience_s
         self._clock = clock
         self._silent_s: dict[TopicPartition, float] = {}
-        """For how many seconds in a row the leader of a partition has not answered."""
+        """How many seconds in a row each partition's leader has not answered."""
         self._valid: dict[TopicPartition, tuple[int, int, int]] = {}
-        """Valid positions with their epochs, and the epochs of the logs in which they are valid."""
+        """Valid positions with their epochs, and the logs' epochs in which they are valid."""
         self._asked: dict[TopicPartition, tuple[int, int, int]] = {}
-        """The positions of the last question with their epochs, and the epochs of the logs."""
+        """The positions that were last asked about, with their epochs and the logs' epochs."""
         self._asked_at = 0.0
         self._answer = Validated()
 
@@ -95,12 +95,12 @@ class Truncations:
 
         Args:
             positions: offsets with their leader epochs (`losses.to_validate`).
-            ends: the current ends of these logs.
-            epochs: the current leader epochs of these logs. A position that is valid in an epoch is not asked about again.
+            ends: these logs' current ends.
+            epochs: these logs' current leader epochs. A position that is valid in an epoch is not asked about again.
 
         Raises:
             BrokerUnavailable: a leader has not answered for as long as the patience.
-            OptionError, AuthenticationFailed: as `make_client` does.
+            OptionError, AuthenticationFailed: see `make_client`.
         """
         keys = {partition: (*position, epochs[partition]) for partition, position in positions.items()}
         self._valid = {partition: key for partition, key in self._valid.items() if keys.get(partition) == key}
@@ -139,7 +139,7 @@ class Truncations:
     def _ask(
         self, positions: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return, for each position whose leader answers, `_VALID`, or the diverging offset, or -1 if no epoch is as old."""
+        """Return `_VALID`, the diverging offset, or -1 if no epoch is as old, for each position whose leader answers."""
         consumer = make_client(Consumer, self._settings, LastError().record, librdkafka_log)
         found: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, KafkaError] = {}
@@ -164,8 +164,8 @@ class Truncations:
                         found[partition] = _VALID
                     else:
                         failed[partition] = error
-                    # Pause it, because a broker returns a whole batch of only one partition, and nothing of the others if their
-                    # batches are larger.
+                    # Pause the partition, because a broker returns a whole batch from only one partition, and nothing from the
+                    # others if their batches are larger.
                     consumer.pause([KafkaTopicPartition(*partition)])
                 elif error is not None:
                     failed[partition] = error

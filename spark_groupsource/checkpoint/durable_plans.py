@@ -1,4 +1,4 @@
-"""Finds out from a checkpoint's files whether a plan is in Spark's commit log (reader option `checkpointLocation`)."""
+"""Finds out from a checkpoint's files whether a plan is in Spark's commit log (the reader's `checkpointLocation` option)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from spark_groupsource.errors import CheckpointOfAnotherStream, GroupKafkaError,
 
 
 class _Doubt(NamedTuple):
-    """A file of the offset log that seems to be wrong, but may only be half-written.
+    """An offset log file that seems to be wrong, but may just be half-written.
 
-    A file system without atomic writes may show another source's line before the line of this stream, or only a part of the
-    version.
+    A file system without atomic writes may show another source's line before this stream's line, or only part of the version.
     """
 
     batch: int
@@ -35,7 +34,7 @@ class DurablePlans:
         self._location = location
         self._files: CheckpointFiles | None = None
         self._located: tuple[str, int, int] | None = None
-        """A stream, its plan, and the micro-batch of that plan."""
+        """A stream, its plan, and the plan's micro-batch."""
         self._doubt: _Doubt | None = None
 
     @property
@@ -44,12 +43,12 @@ class DurablePlans:
         return self._doubt is not None
 
     def locate(self, stream: str, plan: int) -> int | None:
-        """Return the number of the micro-batch that has this plan, or `None` if the offset log does not have the plan yet.
+        """Return the number of the micro-batch with this plan, or `None` if the offset log does not have the plan yet.
 
         Raises:
-            CheckpointOfAnotherStream: the newest micro-batch belongs to another stream, also at the previous call.
+            CheckpointOfAnotherStream: the newest micro-batch belongs to another stream, as it did in the previous call.
             CheckpointUnreadable: the files cannot be read.
-            OffsetError: a newer version of Spark has written the files, also at the previous call.
+            OffsetError: a newer version of Spark has written the files, as was found in the previous call.
         """
         if self._located is not None and self._located[:2] == (stream, plan):
             return self._located[2]
@@ -67,16 +66,16 @@ class DurablePlans:
         return batch
 
     def is_durable(self, stream: str, plan: int) -> bool:
-        """Return whether Spark has finished the plan, which its commit log shows.
+        """Return whether Spark has finished the plan, according to its commit log.
 
         Raises:
-            CheckpointOfAnotherStream, CheckpointUnreadable, OffsetError: as `locate`.
+            CheckpointOfAnotherStream, CheckpointUnreadable, OffsetError: see `locate`.
         """
         batch = self.locate(stream, plan)
         return batch is not None and self._open().exists(f"commits/{batch}")
 
     def _next_batch(self, files: CheckpointFiles, stream: str, plan: int) -> int | None:
-        """Return the micro-batch after the last one if it has the plan. This reads one file, and needs no list of files."""
+        """Return the micro-batch after the last one if it has the plan. This reads one file without listing the files."""
         if self._located is None:
             return None
         batch = self._located[2] + 1
@@ -86,7 +85,7 @@ class DurablePlans:
         return None
 
     def _plans(self, files: CheckpointFiles, batch: int, stream: str) -> dict[str, int]:
-        """Return the plan of each stream in a file of the offset log, or nothing if it seems to be wrong for the first time."""
+        """Return each stream's plan in an offset log file, or nothing if the file seems to be wrong for the first time."""
         text = files.read(f"offsets/{batch}")
         if not text.strip():
             return {}  # the file is being written
@@ -105,13 +104,13 @@ class DurablePlans:
         return found
 
     def _raise_confirmed_doubt(self, files: CheckpointFiles, logged: Container[int]) -> None:
-        """Raise the error that the last read found in a file, if the file has not changed since then."""
+        """Raise the error that the last read found in a file, if the file has not changed since."""
         doubt, self._doubt = self._doubt, None
         if doubt is not None and doubt.batch in logged and files.read(f"offsets/{doubt.batch}") == doubt.text:
             raise doubt.error
 
     def _open(self) -> CheckpointFiles:
-        """Return access to the checkpoint's files, which is set up with the first call."""
+        """Return access to the checkpoint's files, which the first call sets up."""
         if self._files is None:
             self._files = CheckpointFiles(self._location)
         return self._files

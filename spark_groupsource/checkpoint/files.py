@@ -16,13 +16,13 @@ from spark_groupsource.sink.names import is_query
 
 
 class CheckpointFiles:
-    """Gives access to the files of a checkpoint, at a local path or a URI of PyArrow (`file`, `s3`, `gs`, `hdfs`, `abfss`)."""
+    """Gives access to a checkpoint's files at a local path or a PyArrow URI (`file`, `s3`, `gs`, `hdfs`, `abfss`)."""
 
     def __init__(self, location: str) -> None:
         """Find the file system without reading a file.
 
         Args:
-            location: the query's `checkpointLocation`. Without a scheme it is a local path.
+            location: the query's `checkpointLocation`. Without a scheme, it is a local path.
 
         Raises:
             CheckpointUnreadable: the location cannot be read. All methods raise this. The message contains no password.
@@ -40,7 +40,7 @@ class CheckpointFiles:
         self._path = path.rstrip("/")
 
     def batches(self, log: str) -> dict[int, fs.FileInfo]:
-        """Return the files of a log (`offsets` or `commits`) by the number of their micro-batch. There may be none."""
+        """Return the files in a log (`offsets` or `commits`) by micro-batch number. There may be none."""
         with self._reading():
             found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
         # Skip checksums (.17.crc), and files that were incomplete when a driver crashed.
@@ -52,7 +52,7 @@ class CheckpointFiles:
             return bytes(stream.read()).decode("utf-8")
 
     def query_id(self) -> str | None:
-        """Return Spark's id of the query, or `None` if the file is missing, cannot be read, or has other content."""
+        """Return Spark's id for the query, or `None` if the file is missing, cannot be read, or has other content."""
         try:
             found = json.loads(self.read("metadata"))
         except (CheckpointUnreadable, ValueError, RecursionError):
@@ -82,7 +82,7 @@ class CheckpointFiles:
 def _keep_signals_from_libhdfs() -> None:
     """Keep the JVM that libhdfs starts in this process from handling signals.
 
-    The JVM would otherwise replace the SIGTERM handler, with which a stopped query leaves its group.
+    The JVM would otherwise replace the SIGTERM handler that a stopped query uses to leave its group.
     """
     options = os.environ.get("LIBHDFS_OPTS", "")
     if "-Xrs" not in options.split():
@@ -99,7 +99,7 @@ _QUERY = re.compile(r"(:/[^?\n]*\?)\S+")
 
 
 def without_password(text: str) -> str:
-    """Return the text without the user and password before the host of a URI, and without the URI's query.
+    """Mask the user and password before a URI's host, and the URI's query.
 
     Passwords may contain slashes, so a port is masked as well if a path with an @ follows, as in `hdfs://host:8020/a@b`. The
     query may be a token. A user without a password is shown.

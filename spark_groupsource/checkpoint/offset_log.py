@@ -1,12 +1,12 @@
-"""Parses the files of Spark's offset log (OffsetSeqLog). Pure.
+"""Parses Spark's offset log files (OffsetSeqLog). Pure.
 
-Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` after the sink has committed it. A file of the offset log
-has these lines:
+Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` after the sink has committed it. An offset log file has
+these lines:
 
-1. the version of its format
+1. the format version
 2. Spark's own settings
-3. a line for each source with its offset; `-` if the source has no offset yet. In `v1` the lines are in the order of the query.
-   In `v2` (`spark.sql.streaming.offsetLog.formatVersion`) each line begins with the source's id and a colon
+3. a line for each source with its offset, or `-` if the source has no offset yet. In `v1`, the lines are in query order. In `v2`
+   (`spark.sql.streaming.offsetLog.formatVersion`), each line begins with the source's id and a colon
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from spark_groupsource.handoff.commit_record import STREAM_NAME
 
 
 def source_lines(text: str) -> dict[str, str]:
-    """Return the offset of each source in a file of the offset log, by the source's id, or by its number from 0 in `v1`.
+    """Return each source's offset in an offset log file, by the source's id, or by its number from 0 in `v1`.
 
     Raises:
-        OffsetError: The format is not known.
+        OffsetError: The format is unknown.
     """
     version, _, rest = text.partition("\n")
     _, _, sources = rest.partition("\n")
@@ -45,7 +45,7 @@ def plans(lines: Iterable[str]) -> dict[str, int]:
 
 
 def offsets_by_stream(lines: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the offset of each stream of this package, given the offsets of all sources, which need not be JSON."""
+    """Return the offset of each of this package's streams, given all sources' offsets, which need not be JSON."""
     found: dict[str, dict[str, Any]] = {}
     for line in lines:
         try:
@@ -58,7 +58,7 @@ def offsets_by_stream(lines: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def plan_of(offset: object) -> tuple[str, int] | None:
-    """Return the stream and plan of an offset of this package, or `None` for any other offset. The ranges are not checked.
+    """Return the stream and plan in one of this package's offsets, or `None` for any other offset. The ranges are not checked.
 
     Args:
         offset: plain JSON values.

@@ -1,1 +1,1 @@
-"""Implements the command line `groupkafka`. Only this package needs click and rich."""
+"""Implements the `groupkafka` command line. Only this package needs click and rich."""

@@ -13,10 +13,10 @@ from spark_groupsource.errors import CheckpointUnreadable, OptionError
 
 
 class Checkpoint:
-    """A checkpoint, on a local path or at a URI that PyArrow reads (`s3`, `gs`, `hdfs`, `abfss`)."""
+    """A checkpoint at a local path or a URI that PyArrow supports (`s3`, `gs`, `hdfs`, `abfss`)."""
 
     def __init__(self, location: str) -> None:
-        """Find the file system. No file is read yet.
+        """Find the file system without reading a file.
 
         Args:
             location: the query's `checkpointLocation`.
@@ -29,10 +29,10 @@ class Checkpoint:
             self.files = CheckpointFiles(location)
 
     def query_id(self) -> str:
-        """Return Spark's id of the query.
+        """Return Spark's id for the query.
 
         Raises:
-            OptionError: The file cannot be read, or has no id.
+            OptionError: The `metadata` file cannot be read, or has no id.
         """
         found = self.files.query_id()
         if found is None:
@@ -44,11 +44,11 @@ class Checkpoint:
         return found
 
     def last_batches(self) -> tuple[LastBatches, datetime | None]:
-        """Return the last micro-batches, and the time of the last commit.
+        """Return the last micro-batches, and the time when the last one was committed.
 
         Raises:
-            OptionError: The files cannot be listed, or are not those of a checkpoint.
-            OffsetError: As `spark_checkpoint.last_batches` does.
+            OptionError: The files cannot be listed, or the location is not a query's checkpoint.
+            OffsetError: See `spark_checkpoint.last_batches`.
         """
         with _reading():
             offsets, commits = self.files.batches("offsets"), self.files.batches("commits")
@@ -61,11 +61,11 @@ class Checkpoint:
         return last, commits[last.committed].mtime
 
     def offsets(self, batch: int) -> dict[str, str]:
-        """Return the offset of each source after this micro-batch, by the source's id.
+        """Return each source's offset after this micro-batch, by source id.
 
         Raises:
             OptionError: The file cannot be read.
-            OffsetError: As `offset_log.source_lines` does.
+            OffsetError: See `offset_log.source_lines`.
         """
         with _reading():
             text = self.files.read(f"offsets/{batch}")

@@ -1,8 +1,8 @@
-"""Lists the claimed ranges of a group, and whether each is in flight or held. Pure.
+"""Lists a group's claimed ranges, and whether each is in flight or held. Pure.
 
-- in flight: the query that claimed the range still has the partition, or drains it, and processes the range in its micro-batch.
-- held: the query that claimed the range no longer has the partition. It stopped, or lost the partition, before it confirmed the
-  range. No other query reads the range.
+- in flight: the query that claimed the range still owns or is draining the partition, and is processing the range.
+- held: the query that claimed the range no longer owns the partition, because it stopped or lost the partition before it
+  confirmed the range. No other query reads the range.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ Kind = Literal["in flight", "held"]
 
 @dataclass(frozen=True)
 class Claimed:
-    """One claimed range of a partition, and the query that claimed it."""
+    """A claimed range in a partition, and the query that claimed it."""
 
     partition: TopicPartition
     kind: Kind
     claim: OwedRange
     member: GroupMember | None
-    """The member that processes the range. `None` if the range is held, or if the member is not known."""
+    """The member that is processing the range. `None` if the range is held or the member is unknown."""
     finished_lag: int | None
-    """How many finished offsets count as lag because the committed offset stays at this range. `None` unless the range is the
-    lowest claim of its partition."""
+    """How many finished offsets count as lag because this range holds back the committed offset. `None` unless the range is the
+    partition's lowest claim."""
 
     @property
     def delays(self) -> bool:
-        """Whether lag tools show more because of this range than an ordinary micro-batch explains."""
+        """Whether lag tools show more lag because of this range than an ordinary micro-batch would cause."""
         return self.finished_lag is not None and (self.kind == "held" or self.finished_lag > 0)
 
 
 class Total(NamedTuple):
-    """The numbers of offsets in flight and held."""
+    """How many offsets are in flight, and how many are held."""
 
     in_flight: int
     held: int
 
 
 def claimed_in(group: GroupView) -> tuple[Claimed, ...]:
-    """Return the claimed ranges of a group by partition and offset, without records that this version cannot read."""
+    """Return a group's claimed ranges by partition and offset, leaving out records that this version cannot read."""
     return tuple(claimed for view in group.partitions for claimed in claimed_of(group, view))
 
 
 def claimed_of(group: GroupView, view: PartitionView) -> list[Claimed]:
-    """Return the claimed ranges of one partition of the group, sorted by offset."""
+    """Return the claimed ranges in one of the group's partitions, sorted by offset."""
     writer = _writer(group, view)
     of_writer: Kind = "in flight" if _is_processed(group, view, writer) else "held"
     lowest = view.lowest_claim
@@ -80,8 +80,8 @@ def _writer(group: GroupView, view: PartitionView) -> GroupMember | None:
 def _is_processed(group: GroupView, view: PartitionView, writer: GroupMember | None) -> bool:
     """Return whether the query that wrote the partition's commit record is still processing its claims there."""
     if group.state in HIDING and isinstance(view.commit, CommitRecord) and view.commit.member is None:
-        return bool(group.members)  # the coordinator returns no owners for now, and the record does not name its writer
-    # While a member drains a partition, the coordinator shows no owner, but the member still works on its range.
+        return bool(group.members)  # the coordinator returns no owners right now, and the record does not name its writer
+    # While a member drains a partition, the coordinator shows no owner, but the member is still processing its range.
     return writer is not None and view.member in (None, writer)
 
 
@@ -94,7 +94,7 @@ def total(ranges: Iterable[Claimed]) -> Total:
 
 
 def claim_line(claimed: Claimed, now: datetime) -> str:
-    """Return a claimed range as one line that is safe to print."""
+    """Describe a claimed range in one line that is safe to print."""
     claim = claimed.claim
     line = (
         f"{printable(str(claimed.partition))} {claim.range} {count(claim.range.size, 'offset')}, {claimed.kind}: stream "
@@ -104,6 +104,6 @@ def claim_line(claimed: Claimed, now: datetime) -> str:
 
 
 def finished_text(claimed: Claimed) -> str:
-    """Return how many finished records count as lag only because of this range, as text."""
+    """Describe how many finished records count as lag only because of this range."""
     number = claimed.finished_lag or 0
     return f"{count(number, 'finished record')} above it {'counts' if number == 1 else 'count'} as lag"

@@ -1,4 +1,4 @@
-"""`groupkafka claims`: lists the ranges that queries have claimed but not confirmed, and tells what to do about them."""
+"""`groupkafka claims`: lists the ranges that queries have claimed but not confirmed, and explains what to do about them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
             after you restart it
     MEMBER  the member that is processing the range
     STREAM  the stream of the query that claimed the range. Each file in
-            CHECKPOINT/offsets has its name
+            CHECKPOINT/offsets contains its name
     SINCE   when the range was claimed, by the clock of that query's driver
 
     The committed offset of a partition stays at the lowest claim. Finished
@@ -86,7 +86,7 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
 
 
 def json_shape(group: GroupView) -> Json:
-    """Return the JSON of `groupkafka claims`."""
+    """Return the output of `groupkafka claims --json`."""
     ranges = claimed_in(group)
     sizes = total(ranges)
     lowest = [(claimed, json_lowest_claim([claimed])) for claimed in ranges]

@@ -1,6 +1,6 @@
 """`groupkafka clean-up`: deletes the groups in which the sink kept a query's progress, once the query will never run again.
 
-Brokers delete these groups, too, but only `offsets.retention.minutes` after the last commit. Until then lag tools show them.
+The brokers also delete these groups, but only `offsets.retention.minutes` after the last commit. Until then, lag tools show them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_groupsource.sink.token import kind_of, own_mark
 from spark_groupsource.sink.token_store import MARK_AGAIN_S
 
 QUIET_S = MARK_AGAIN_S + LONGEST_TRANSACTION_MS / 1000
-"""How old the newest mark of a query can be while one of its tasks writes. A task that begins to write renews an older mark."""
+"""How old a query's newest mark can be while one of its tasks is writing. A task that begins to write renews an older mark."""
 
 COST = """\
 Without these groups the sink cannot tell what the query has written. Delete them only if the query will never run again, and no
@@ -46,9 +46,9 @@ def clean_up(
 ) -> None:
     """Delete the groups in which the exactly-once sink kept a query's progress. The query must never run again.
 
-    Without its groups the sink cannot tell what the query has written. The brokers delete them, too, but only 7 days after the
-    query last wrote (offsets.retention.minutes). The command refuses if a task noted less than 25 minutes ago that it begins to
-    write, because the query may still be running. It cannot detect a query that is running but waits for data.
+    Without its groups, the sink cannot tell what the query has written. The brokers also delete them, but only 7 days after the
+    query last wrote (offsets.retention.minutes). The command refuses if a task noted less than 25 minutes ago that it was about
+    to write, because the query may still be running. It cannot detect a query that is running but waiting for data.
 
     \b
     Example:
@@ -72,10 +72,10 @@ def clean_up(
 
 
 class Left(NamedTuple):
-    """The groups that a query has left at the brokers."""
+    """The groups that a query has left behind on the brokers."""
 
     groups: tuple[GroupView, ...]
-    """The groups of its sink, in the order in which the command deletes them."""
+    """Its sink's groups, in the order in which the command deletes them."""
     others: tuple[str, ...]
     """Other groups with the query's id in their names, which are not deleted. Never print them raw."""
 
@@ -84,7 +84,7 @@ def chosen_query(query: str | None, checkpoint: str | None) -> str:
     """Return the id of the query that the options name.
 
     Raises:
-        OptionError: They name none or two, or the id is malformed, or the checkpoint has no id.
+        OptionError: Neither or both options are set, the id is malformed, or the checkpoint has no id.
     """
     if (query is None) == (checkpoint is None):
         raise OptionError("Name the query with one of --query and --checkpoint.")
@@ -99,11 +99,11 @@ def chosen_query(query: str | None, checkpoint: str | None) -> str:
 
 
 def left_by(admin: GroupAdmin, query: str) -> Left:
-    """Return the groups that a query has left, as far as this user may see them.
+    """Return the groups that a query has left behind, as far as this user may see them.
 
     Raises:
-        GroupActive: A group of its sink has members.
-        BrokerError: As `GroupAdmin` does.
+        GroupActive: One of its sink's groups has members.
+        BrokerError: See `GroupAdmin`.
     """
     groups, others = [], []
     for group in admin.groups_that_move_too(query, ()):
@@ -118,31 +118,31 @@ def left_by(admin: GroupAdmin, query: str) -> Left:
 
 
 def is_of_sink(view: GroupView, query: str) -> bool:
-    """Return whether the sink made this group for the query, judged by its name and by every commit in it."""
+    """Return whether the sink created this group for the query, judging by its name and all of its commits."""
     found = token_group(view.group) or open_group(view.group) or reach_group(view.group)
     committed = [seen for seen in view.partitions if seen.committed is not None]
     return found is not None and found[0].query == query and all(kind_of(seen.metadata) for seen in committed)
 
 
 def _is_drivers(view: GroupView) -> bool:
-    """Return whether this is the group of a driver's token.
+    """Return whether this is the group with the driver's token.
 
-    That group is deleted first. If the query is started when only some of its groups are deleted, it misses the driver's token
-    and ends with BatchUnknown, rather than writing rows again.
+    This group is deleted first. If the query starts when only some of its groups have been deleted, it then finds no driver's
+    token and fails with BatchUnknown, rather than writing rows again.
     """
     found = token_group(view.group)
     return found is not None and found[1] is None
 
 
 def refuse_running(query: str, groups: Iterable[GroupView], now: datetime) -> None:
-    """Refuse to delete the groups of a query that has recently left a mark.
+    """Refuse to delete a query's groups if it has committed a mark recently.
 
     Raises:
         GroupActive: The query may still be running.
     """
     marks = [own_mark(seen.metadata) for view in groups for seen in view.partitions]
     openers = [mark.open for mark in marks if mark is not None and mark.open is not None]
-    # Accept a time in the future, too, because the host's clock may be ahead. A time far in the future proves nothing.
+    # Also accept a time in the future, because the host's clock may be ahead. A time far in the future proves nothing.
     recent = [opener for opener in openers if abs(now.timestamp() - opener.at) < QUIET_S]
     if recent:
         newest = max(recent, key=lambda opener: opener.at)
@@ -156,7 +156,7 @@ def refuse_running(query: str, groups: Iterable[GroupView], now: datetime) -> No
 
 
 def json_shape(query: str, left: Left, *, executed: bool) -> Json:
-    """Return the JSON of `groupkafka clean-up`."""
+    """Return the output of `groupkafka clean-up --json`."""
     return {
         "query": query,
         "executed": executed,
@@ -175,7 +175,7 @@ def json_shape(query: str, left: Left, *, executed: bool) -> Json:
 
 
 def print_left(query: str, left: Left, console: Console) -> None:
-    """Print the groups that `groupkafka clean-up` deletes, and what each of them holds."""
+    """Print the groups that `groupkafka clean-up` deletes, and what each one contains."""
     for view in left.groups:
         console.print(Text(f"{printable(view.group)}  {'; '.join(sink_lines(view))}".rstrip()))
     if left.groups:

@@ -65,10 +65,10 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     offset stays at the lowest one. Finished records above it still count as
     lag, and the line shows how many they are.
 
-    Partitions for which the members and the coordinator disagree are listed,
-    too. While a partition moves, that is normal for a few seconds.
+    Partitions on which the members and the coordinator disagree are also
+    listed. This is normal for a few seconds while a partition moves.
 
-    If the sink of a query keeps its progress in the group, the output shows
+    If a query's sink keeps its progress in the group, the output shows
     which micro-batch was written last, or which process may have a transaction
     open. Such offsets have no lag.
 
@@ -85,7 +85,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
 
 
 def json_group(group: GroupView) -> Json:
-    """Return the JSON of `groupkafka describe`."""
+    """Return the output of `groupkafka describe --json`."""
     names, sizes, read = member_names(group), total(claimed_in(group)), read_part(group)
     return {
         "group": group.group,
@@ -164,7 +164,7 @@ def print_group(group: GroupView, console: Console, now: datetime) -> None:
 
 
 def partition_table(group: GroupView, *, terminal: bool) -> Table:
-    """Return a table with a row for each partition."""
+    """Return a table with one row per partition."""
     columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "MEMBER", "STREAM")
     table = make_table(columns, terminal=terminal)
     names = member_names(group)
@@ -178,13 +178,13 @@ def partition_table(group: GroupView, *, terminal: bool) -> Table:
 
 
 def claimed_sizes(group: GroupView, view: PartitionView) -> tuple[int | None, int | None]:
-    """Return how many offsets of a partition are in flight and held; `None` if its record has no claims, or is not readable."""
+    """Return how many of a partition's offsets are in flight and held, or `None` if its record is unreadable or has no claims."""
     no_claims = view.other_format is not None or kept_by_sink(view)
     return (None, None) if no_claims else total(claimed_of(group, view))
 
 
 def lag_and_claims(group: GroupView) -> str:
-    """Return the group's lag, and how many offsets are in flight and held, as text."""
+    """Describe the group's lag, and how many offsets are in flight and held."""
     read = read_part(group)
     if read is None:
         return "no lag (the group belongs to the sink of a query)"
@@ -193,7 +193,7 @@ def lag_and_claims(group: GroupView) -> str:
 
 
 def print_sink(group: GroupView, console: Console) -> None:
-    """Print what a sink keeps in the group, if it keeps anything there."""
+    """Print what a sink keeps in the group, if anything."""
     if lines := sink_lines(group):
         console.print()
         console.print(Text(f"this group {OF_A_SINK}. It holds:"))

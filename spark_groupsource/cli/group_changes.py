@@ -1,4 +1,4 @@
-"""Compares two snapshots of a group and returns rates, and events such as a member that joined or a partition that moved.
+"""Compares two snapshots of a group, and returns rates and events such as a member joining or a partition moving.
 
 Pure. A member that joins and leaves between two snapshots causes no event.
 """
@@ -14,7 +14,8 @@ from spark_groupsource.cli.render import identity, member_names, name_in
 from spark_groupsource.partition import TopicPartition
 
 DIFFERS_S = 20.0
-"""How long members and coordinator may disagree about a partition before that becomes an event: longer than a move takes."""
+"""How long members and coordinator may disagree about a partition before this becomes an event, in seconds. A move takes less
+time."""
 
 NOBODY = "nobody"
 
@@ -24,7 +25,7 @@ Kind = Literal["state", "coordinator", "joined", "left", "moved", "differs", "re
 
 @dataclass(frozen=True)
 class GroupEvent:
-    """One change. The text may contain names that clients chose."""
+    """One change in a group. The text may contain names that clients chose."""
 
     kind: Kind
     text: str
@@ -32,10 +33,10 @@ class GroupEvent:
 
 @dataclass(frozen=True)
 class Rates:
-    """Offsets per second between two snapshots, for the partitions whose offsets both of them have.
+    """Offsets per second between two snapshots, for partitions whose offsets are in both.
 
-    `produced` is the speed of the partition's end. `committed` is the speed of the group's committed offset, and is negative if
-    the offset moved back.
+    `produced` is how fast the partition's end moves. `committed` is how fast the group's committed offset moves, and is negative
+    if the offset moved back.
     """
 
     produced: Mapping[TopicPartition, float] = field(default_factory=dict)
@@ -43,17 +44,17 @@ class Rates:
 
     @property
     def all_produced(self) -> float | None:
-        """The sum of the rates of all partitions; `None` if no rate is known."""
+        """The total rate across all partitions, or `None` if no rate is known."""
         return round(sum(self.produced.values()), 1) if self.produced else None
 
     @property
     def all_committed(self) -> float | None:
-        """The sum of the rates of all partitions; `None` if no rate is known."""
+        """The total rate across all partitions, or `None` if no rate is known."""
         return round(sum(self.committed.values()), 1) if self.committed else None
 
 
 def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
-    """Return the rates between two snapshots that are `seconds` apart."""
+    """Return the rates between two snapshots taken `seconds` apart."""
     if seconds <= 0:
         return Rates()
     starts = {view.partition: view for view in earlier.partitions}
@@ -63,7 +64,7 @@ def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
         if start is None:
             continue
         if end.end is not None and start.end is not None:
-            # A topic that was deleted and created again has a lower end. That must not become a negative rate.
+            # A topic that was deleted and created again has a lower end, which must not become a negative rate.
             produced[end.partition] = round(max(0, end.end - start.end) / seconds, 1)
         if end.committed is not None and start.committed is not None:
             committed[end.partition] = round((end.committed - start.committed) / seconds, 1)
@@ -71,17 +72,17 @@ def rates(earlier: GroupView, later: GroupView, seconds: float) -> Rates:
 
 
 class Changes:
-    """Returns the changes from each snapshot of a group to the next."""
+    """Tracks the changes from each snapshot of a group to the next."""
 
     def __init__(self) -> None:
         self._previous: GroupView | None = None
         self._settled: GroupView | None = None
-        """The last snapshot in which the coordinator showed the members' partitions."""
+        """The last snapshot in which the coordinator reported the members' partitions."""
         self._differing: dict[Difference, float] = {}
-        """The differences in the last snapshot, and for how many seconds each of them has lasted."""
+        """The differences in the last snapshot, and how many seconds each has lasted."""
 
     def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[GroupEvent]]:
-        """Return the rates and events since the last snapshot, `seconds` ago. The first snapshot has none."""
+        """Return the rates and events since the last snapshot, taken `seconds` ago. The first snapshot has none."""
         previous, settled = self._previous, self._settled
         self._previous = view
         lasting = self._lasting(view, seconds)
@@ -97,18 +98,18 @@ class Changes:
         return rates(previous, view, seconds), [*events, *_changed_offsets(previous, view)]
 
     def _lasting(self, view: GroupView, seconds: float) -> list[Difference]:
-        """Return the differences that have now lasted for DIFFERS_S, each once."""
+        """Return the differences that have now lasted DIFFERS_S, each only once."""
         lasted = self._differing
         self._differing = {found: lasted[found] + seconds if found in lasted else 0.0 for found in view.differences}
         return [found for found, lasted_s in self._differing.items() if lasted.get(found, 0.0) < DIFFERS_S <= lasted_s]
 
 
 def difference_text(difference: Difference, names: Mapping[str, str]) -> str:
-    """Return a difference as text, which may contain names that clients chose.
+    """Describe a difference. The text may contain names that clients chose.
 
     Args:
         difference: the difference.
-        names: as `member_names` returns them.
+        names: the result of `member_names`.
     """
     owner, target = (name_in(names, member, NOBODY) for member in (difference.owner, difference.target))
     destination = "" if difference.target == difference.owner else f", meant for {target}"

@@ -1,4 +1,4 @@
-"""`groupkafka leave`: prints the offsets at which Spark's own Kafka source continues after a group. It writes nothing."""
+"""`groupkafka leave`: prints the offsets from which Spark's own Kafka source can take over from a group. It writes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.partition import TopicPartition, by_topic, listed
 
 EARLIEST = -2
-"""The start of a partition's log, in the JSON of Spark's own source."""
+"""Stands for the start of a partition's log in the `startingOffsets` of Spark's own source."""
 
 NEXT = """\
 Start the query with Spark's own source: format("kafka"), without kafka.group.id, with
@@ -48,8 +48,8 @@ Do not start a query of this group again."""
 def leave(bootstrap_server: str, group: str, command_config: Path | None, topics: tuple[str, ...], as_json: bool) -> None:
     """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group stopped.
 
-    The command writes nothing. Stop all queries of the group first. It refuses if any range is claimed. Partitions without a
-    committed offset start at their beginning.
+    The command writes nothing. Stop all of the group's queries first. The command refuses if any range is claimed. Partitions
+    without a committed offset are read from the beginning.
 
     \b
     Example:
@@ -69,28 +69,28 @@ def leave(bootstrap_server: str, group: str, command_config: Path | None, topics
 
 @dataclass(frozen=True)
 class Leaving:
-    """The offsets at which Spark's own source starts."""
+    """Where Spark's own source must start."""
 
     starts: Mapping[TopicPartition, int]
-    """Every partition of the topics, with the first offset that no query of the group has processed."""
+    """All partitions of the topics, each with the first offset that the group's queries have not processed."""
     without_commit: tuple[TopicPartition, ...]
-    """The partitions for which the group has committed nothing."""
+    """The partitions for which the group has no committed offset."""
 
 
 def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> Leaving:
-    """Return the offsets at which Spark's own source continues after this group.
+    """Return the offsets from which Spark's own source can take over from this group.
 
     Args:
-        admin: the client that asks the brokers for the topics' partitions.
+        admin: the client for looking up the topics' partitions.
         view: the group.
-        topics: the topics for Spark's own source. Empty: all topics in which the group has committed.
+        topics: the topics for Spark's own source. If empty, all topics in which the group has committed offsets.
 
     Raises:
         GroupActive: The group has members.
         OffsetsInTheWay: The group belongs to a sink, or a range is or may be claimed.
         TopicNotFound: The group has committed nothing, or nothing in one of `topics`, or a topic does not exist.
-        OffsetError: An offset is beyond the end of its log, or of another topic with this name.
-        BrokerError: As `GroupAdmin` does.
+        OffsetError: An offset is beyond the end of its log, or belongs to another topic with this name.
+        BrokerError: See `GroupAdmin`.
     """
     refuse_active(view)
     refuse_sink(view)
@@ -131,11 +131,11 @@ def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
 
 
 def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
-    """Refuse offsets that cannot belong to the current logs of the topics.
+    """Refuse offsets that cannot belong to the topics' current logs.
 
     Args:
         view: the group.
-        ids: the id of each topic for Spark's own source, as `GroupAdmin.topic_id` returns it.
+        ids: the ids of the topics for Spark's own source, from `GroupAdmin.topic_id`.
     """
     wrong = []
     for found in view.partitions:
@@ -156,12 +156,12 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
 
 
 def starting_offsets(starts: Mapping[TopicPartition, int]) -> str:
-    """Return the JSON that Spark's own source takes as `startingOffsets`, on one line."""
+    """Return the value of Spark's `startingOffsets` option as one line of JSON."""
     return json.dumps(by_topic(starts))
 
 
 def json_shape(group: str, leaving: Leaving) -> Json:
-    """Return the JSON of `groupkafka leave`."""
+    """Return the output of `groupkafka leave --json`."""
     return {
         "group": group,
         "startingOffsets": by_topic(leaving.starts),

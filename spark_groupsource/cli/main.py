@@ -1,4 +1,4 @@
-"""The command `groupkafka`, with a table of its subcommands."""
+"""The `groupkafka` command, with a table of its subcommands."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COMMANDS = {
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),
     "transactions": ("transactions:transactions", "Show which records open transactions hide, and which tasks have them open."),
 }
-"""The subcommands, each with its module in `cli`, its function there, and its line in `groupkafka --help`."""
+"""Each subcommand's module in `cli`, its function there, and its line in `groupkafka --help`."""
 
 
 class _Commands(click.Group):
     """Imports a subcommand's module only when the command is used, because importing all of them takes half a second.
 
-    An error of this package becomes one message on stderr and exit code 1, without a traceback.
+    This package's errors are printed to stderr without a traceback, and the exit code is 1.
     """
 
     def list_commands(self, _ctx: click.Context) -> list[str]:

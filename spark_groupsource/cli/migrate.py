@@ -1,4 +1,4 @@
-"""`groupkafka migrate`: commits the offsets of a checkpoint of Spark's own Kafka source in a consumer group.
+"""`groupkafka migrate`: commits the offsets from a checkpoint of Spark's own Kafka source to a consumer group.
 
 A groupkafka query with a new checkpoint then continues where the old query stopped. The checkpoint is not changed, so until the
 new query starts you can still restart the old one instead.
@@ -73,10 +73,10 @@ def migrate(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group, so that a groupkafka query continues there.
+    """Commit the offsets from a checkpoint of Spark's own Kafka source to a group, so that a groupkafka query continues there.
 
     The checkpoint is not changed. The old query must be stopped, and its last micro-batch must be committed. The group must have
-    no members. Partitions that were added to the topics later start at their beginning, as they would with Spark's source.
+    no members. Partitions that were added to the topics later are read from the beginning, as with Spark's source.
 
     \b
     Example:
@@ -111,37 +111,37 @@ class Migration:
     committed_at: datetime | None
     source: str
     resets: tuple[OffsetReset, ...]
-    """Every partition of the checkpoint, and those that were added to its topics later."""
+    """Every partition in the checkpoint, and those that were added to its topics later."""
     added: frozenset[TopicPartition]
-    """Partitions that are not in the checkpoint. They start at their log's start, as with Spark's source."""
+    """Partitions that are not in the checkpoint. They are read from the start of the log, as with Spark's source."""
     expired: Mapping[TopicPartition, OffsetRange]
-    """The offsets between the checkpoint's offset and the start of the log, whose records have expired."""
+    """The offsets from the checkpoint's offset to the start of the log. Their records have expired."""
     deleted: tuple[TopicPartition, ...]
-    """Partitions of the checkpoint whose topic was deleted."""
+    """Partitions in the checkpoint whose topic has been deleted."""
     stateful: bool
-    """Whether the old query keeps state. State cannot be migrated."""
+    """Whether the old query keeps state, which cannot be migrated."""
 
 
 def plan_migration(
     admin: GroupAdmin, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
 ) -> Migration:
-    """Return what a migration would commit. Nothing is written.
+    """Return what a migration would commit, without writing anything.
 
     Args:
-        admin: the client that asks the brokers.
-        group: the group to commit in.
-        checkpoint: the files of the old query.
+        admin: the client for requests to the brokers.
+        group: the group to commit to.
+        checkpoint: the old query's checkpoint.
         source: the id of the Kafka source, if the query has several.
-        uncommitted: as `spark_checkpoint.batch_to_carry` takes it.
+        uncommitted: see `spark_checkpoint.batch_to_carry`.
 
     Raises:
-        OptionError: As the functions of `spark_checkpoint` do.
-        UncommittedBatch: As `spark_checkpoint.batch_to_carry` does.
-        OffsetError: As the functions of `spark_checkpoint` do. Or the topics do not match the checkpoint: an offset is beyond
-            the end of its log, or a topic has fewer partitions.
+        OptionError: See the functions in `spark_checkpoint`.
+        UncommittedBatch: See `spark_checkpoint.batch_to_carry`.
+        OffsetError: See the functions in `spark_checkpoint`. Also if the topics do not match the checkpoint, because an offset is
+            beyond the end of its log or a topic has fewer partitions.
         GroupActive: The group has members.
         OffsetsInTheWay: The group belongs to a sink.
-        BrokerError: As `GroupAdmin` does.
+        BrokerError: See `GroupAdmin`.
     """
     last, committed_at = checkpoint.last_batches()
     batch = batch_to_carry(last, uncommitted)
@@ -207,7 +207,7 @@ def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
 def _refuse_other_logs(
     carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], deleted: Collection[TopicPartition]
 ) -> None:
-    """Raise OffsetError if the offsets cannot belong to these logs: offsets and partitions of a topic only grow."""
+    """Raise OffsetError if the offsets cannot belong to these logs. A topic's offsets and number of partitions only grow."""
     topics = {partition.topic for partition in carried}
     ahead = [
         f"\n  {partition}: offset {offset}, the log ends at {ends[partition]}"
@@ -225,11 +225,11 @@ def _refuse_other_logs(
 
 
 def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
-    """Refuse a migration that would delete claims or replace other offsets of the group.
+    """Refuse a migration that would delete claims or replace other offsets in the group.
 
     Args:
         migration: what would be committed.
-        overwrite: whether other offsets may be replaced. Claims may not.
+        overwrite: whether other offsets may be replaced. Claims never may.
 
     Raises:
         OffsetsInTheWay: The group has claims, commit records in another format, or other offsets that may not be replaced.
@@ -259,13 +259,13 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
 
 
 def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migration) -> None:
-    """Commit the offsets in the group.
+    """Commit the offsets to the group.
 
     Raises:
         OffsetError: The checkpoint has changed since it was read, so its query is running.
         GroupActive: A member has joined since the group was described.
         OffsetsInTheWay: The group has committed since it was described.
-        BrokerError: As `GroupAdmin` does.
+        BrokerError: See `GroupAdmin`.
     """
     if checkpoint.last_batches()[0] != migration.last:
         raise OffsetError(
@@ -284,7 +284,7 @@ def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migr
 
 
 def json_shape(planned: Migration, *, executed: bool) -> Json:
-    """Return the JSON of `groupkafka migrate`. Each offset is the first one that is not processed."""
+    """Return the output of `groupkafka migrate --json`. Each offset is the first one that has not been processed."""
     return {
         "group": planned.group,
         "checkpoint": planned.checkpoint,
@@ -337,6 +337,6 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
 
 
 def print_next(group: str, console: Console, *, executed: bool) -> None:
-    """Print what to do next, after `groupkafka migrate` has committed the offsets or only shown them."""
-    # Use Text, because rich would read brackets in the group's name as markup.
+    """Print the next steps, after `groupkafka migrate` has committed the offsets or only shown them."""
+    # Use Text, because rich would parse brackets in the group's name as markup.
     console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))

@@ -1,6 +1,7 @@
-"""Lists the tasks that may have a transaction open, from the marks that tasks of the sink commit to groups before they write.
+"""Lists tasks that may have an open transaction, based on the marks that the sink's tasks commit to groups before they write.
 
-A mark stays after its transaction has ended, so the list may be too long. librdkafka has no request for open transactions.
+A mark remains after its transaction commits or aborts, so the list may be too long. librdkafka has no request for open
+transactions.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from spark_groupsource.sink.token import Committed, Mark, Opener, mark_in, newes
 from spark_groupsource.timeouts import CHECK_STEP_S, LIST_AGAIN_S
 
 Kept = Mapping[TopicPartition, tuple[int, str | None]]
-"""The committed offsets of a group, each with its metadata."""
+"""A group's committed offsets, each with its metadata."""
 
 
 class Candidate(NamedTuple):
-    """A task that may have a transaction open."""
+    """A task that may have an open transaction."""
 
     names: Names
-    """The names of its query. Any client may choose the prefix, so never print them raw."""
+    """Its query's names. Any client may choose the prefix, so never print them raw."""
     task: int
     run: str
-    """Empty if it is not known."""
+    """Empty if unknown."""
     opener: Opener
     topic: str
-    """The topic on which its mark is. If its rows name their topics, it may have written to other topics, too."""
+    """The topic in which its mark is committed. If its rows name their topics, the task may also have written to other topics."""
     batch: int | None
-    """The last micro-batch that this task finished. `None` if there is none, or it is not known."""
+    """The last micro-batch that this task finished, or `None` if there is none or it is unknown."""
 
     @property
     def transactional_id(self) -> str:
@@ -41,21 +42,21 @@ class Candidate(NamedTuple):
 
 
 class Openers(NamedTuple):
-    """The tasks that may have a transaction open, as far as this user may see them."""
+    """The tasks that may have an open transaction, as far as this user may see them."""
 
     candidates: tuple[Candidate, ...]
-    """The tasks with a mark on the topic first, and among them the newest first."""
+    """The tasks with a mark in the topic, newest first, and then the others, also newest first."""
     unreadable: tuple[str, ...]
-    """Groups that hold something other than a mark or a token. Never print their names raw."""
+    """Groups that contain something other than a mark or a token. Never print their names raw."""
 
 
 def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Openers:
-    """Return the tasks that may have a transaction open in a topic.
+    """Return the tasks that may have an open transaction in a topic.
 
     Args:
-        brokers: The client that asks the brokers.
+        brokers: The client for requests to the brokers.
         topic: The topic.
-        prefix: The `transactionalIdPrefix` of the queries, or `None` for any.
+        prefix: The queries' `transactionalIdPrefix`, or `None` for any.
 
     Raises:
         GroupKafkaError: The groups cannot be listed, or their offsets cannot be read.
@@ -78,12 +79,12 @@ def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Opene
 
 
 def _open_marks(kept: Kept, group: str, query: str, unreadable: list[str]) -> dict[str, tuple[str, Opener]]:
-    """Return the run and the opener of each mark of a transaction that may be open, by the mark's topic."""
+    """Return the run and the opener from each mark whose transaction may be open, by the mark's topic."""
     marks: dict[str, tuple[str, Opener]] = {}
     for partition, (offset, metadata) in kept.items():
         mark: Mark | None = None
         try:
-            # Read each commit alone, so that one that another client wrote does not hide a mark.
+            # Read each commit separately, so that another client's commit does not hide a mark.
             mark = mark_in([Committed(offset, metadata or "")], group, query)
         except TokenUnreadable:
             unreadable += [] if group in unreadable else [group]

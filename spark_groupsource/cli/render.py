@@ -19,33 +19,33 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import another_version
 
 _UNLIMITED = 10_000
-"""The width of lines that do not go to a terminal."""
+"""The line width when the output is not a terminal."""
 
 _PARAGRAPH = 120
-"""The width of paragraphs that do not go to a terminal."""
+"""The paragraph width when the output is not a terminal."""
 
 SHORTEST = 4
-"""How many characters of the member id, at least, are added to names that are otherwise equal."""
+"""The minimum number of characters from the member id that are added to names that would otherwise be equal."""
 
 DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
-"""The last line of a command that only showed what it would do."""
+"""The last line that a command prints if it only showed what it would do."""
 
 NUMBERS = frozenset(
     {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "OFFSETS"}
     | {"CURRENT", "NEW", "DIFFERENCE", "PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
 )
-"""Columns that are aligned to the right."""
+"""Columns that are right-aligned."""
 
 
 def console_for(stream: TextIO) -> Console:
-    """Return a console for `stream`, which neither wraps lines nor uses colors unless the stream is a terminal."""
+    """Return a console for `stream` that wraps lines and uses colors only if the stream is a terminal."""
     if stream.isatty():
         return Console(file=stream, highlight=False)
     return Console(file=stream, highlight=False, width=_UNLIMITED, color_system=None, force_terminal=False)
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters escaped: clients choose their names, and could send codes to the terminal."""
+    """Escape the text's control characters. Clients choose their own names, which could contain terminal codes."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
@@ -55,7 +55,7 @@ def count(number: int, name: str) -> str:
 
 
 def time_and_age(seconds: int | None, now: datetime) -> str:
-    """Return a time in UTC, and how long ago it was; "not known" for `None`."""
+    """Describe a time in UTC and how long ago it was, or return "not known" for `None`."""
     if seconds is None:
         return "not known"
     time = datetime.fromtimestamp(seconds, tz=timezone.utc)
@@ -65,7 +65,7 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
 
 
 def lag_of(group: GroupView) -> str:
-    """Return the group's lag as text, with the finished part of it and the number of partitions whose lag is not known."""
+    """Describe the group's lag, how much of it is finished, and in how many partitions it is unknown."""
     unknown = f" (not known in {count(group.lag_unknown, 'partition')})"
     known = f"at least {group.lag}{unknown}" if group.lag_unknown else str(group.lag)
     return f"lag {known}" + (f", of which finished {group.finished_lag}" if group.finished_lag else "")
@@ -76,8 +76,8 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
 
     Args:
         names: The names of the columns.
-        terminal: Whether the table is for a terminal, where names that are too long are folded.
-        one_line: Whether each row takes only one line, even if names are cut on a narrow terminal.
+        terminal: Whether the table is for a terminal, where long names are wrapped.
+        one_line: Whether each row takes only one line, even if that truncates names on a narrow terminal.
     """
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
     for name in names:
@@ -100,12 +100,12 @@ def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Return the value as text; `-` for `None`."""
+    """Return the value as a string, or `-` for `None`."""
     return "-" if value is None else str(value)
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print the table. If the console is not a terminal, lines have no trailing blanks."""
+    """Print the table, without trailing spaces unless the console is a terminal."""
     if console.is_terminal:
         console.print(table)
         return
@@ -116,7 +116,7 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_paragraphs(text: str, console: Console) -> None:
-    """Print each line of the text as a paragraph, wrapped below the beginning of the paragraph or of its list item.
+    """Print each line of the text as a paragraph. Wrapped lines align with the beginning of the paragraph or list item.
 
     A line that begins with a command is not wrapped, so that it can be copied.
     """
@@ -130,12 +130,12 @@ def print_paragraphs(text: str, console: Console) -> None:
 
 
 def member_names(*groups: GroupView) -> dict[str, str]:
-    """Return a unique name for each member id, made of client id, instance id and host. Never print it raw.
+    """Return a unique name for each member id, made from the client id, instance id and host. Never print it raw.
 
-    If several members would have the same name, the beginning of the unique part of their member ids is added.
+    If several members would have the same name, the beginning of each member id's unique part is appended.
 
     Args:
-        groups: the group, or several snapshots of it that are compared.
+        groups: the group, or several snapshots of it to compare.
     """
     members = {member.member_id: member for group in groups for member in group.members}
     by_name: dict[str, list[GroupMember]] = defaultdict(list)
@@ -143,7 +143,7 @@ def member_names(*groups: GroupView) -> dict[str, str]:
         by_name[member.name].append(member)
     names: dict[str, str] = {}
     for name, namesakes in by_name.items():
-        # A static member gets another member id when it restarts, but is still the same member.
+        # A static member gets a new member id when it restarts, but is still the same member.
         if len({identity(member) for member in namesakes}) == 1:
             names |= dict.fromkeys((member.member_id for member in namesakes), name)
         else:
@@ -152,17 +152,17 @@ def member_names(*groups: GroupView) -> dict[str, str]:
 
 
 def identity(member: GroupMember | None) -> str | None:
-    """Return the instance id of a static member, because it survives restarts, or the member id of any other member."""
+    """Return a static member's instance id, because it survives restarts, or any other member's member id."""
     return None if member is None else member.instance_id or member.member_id
 
 
 def name_in(names: Mapping[str, str], member: GroupMember | None, nobody: str) -> str:
-    """Return the member's name, or the text `nobody` if there is no member."""
+    """Return the member's name, or the value of `nobody` if there is no member."""
     return nobody if member is None else names.get(member.member_id, member.name)
 
 
 def _own_part(member: GroupMember) -> str:
-    """Return the member id without the client id, which a classic group's coordinator puts at its beginning."""
+    """Return the member id without the client id that a classic group's coordinator puts in front of it."""
     return member.member_id.removeprefix(f"{member.client_id}-")
 
 

@@ -1,7 +1,7 @@
-"""`groupkafka reset-offsets`: sets the committed offsets of a stopped group by hand.
+"""`groupkafka reset-offsets`: sets a stopped group's committed offsets by hand.
 
 The options have the same names as in Kafka's own `kafka-consumer-groups.sh --reset-offsets`, which does not check for claims. A
-reset deletes claims, and a query that restarts on its checkpoint skips a range whose claim is gone.
+reset deletes claims, and a query that restarts from its checkpoint skips a range whose claim is gone.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def reset_offsets(
 ) -> None:
     """Set the committed offsets of a group whose members are all stopped.
 
-    The options are those of kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
+    The options are the same as for kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
     claimed but not confirmed (see groupkafka claims): first restart the queries that claimed them, or use --drop-claims. It also
     refuses partitions whose commit record this version cannot read, unless you use --drop-claims. It always refuses a group that
-    belongs to the sink of a query.
+    belongs to a query's sink.
 
     \b
     Example:
@@ -82,32 +82,32 @@ def reset_offsets(
 
 @dataclass(frozen=True)
 class OffsetReset:
-    """The reset of one partition: its committed offset (`None` without a commit), its new offset, and its claims."""
+    """One partition's reset: its committed offset (`None` without a commit), its new offset, and its claims."""
 
     partition: TopicPartition
     current: int | None
     new: int
     claims: tuple[OwedRange, ...]
-    """The claims that a reset deletes."""
+    """The claims that the reset deletes."""
     other_format: int | None = None
-    """The format of a commit record that this version cannot read, so that its claims are not known."""
+    """The commit record's format, if this version cannot read it, so its claims are unknown."""
 
     @property
     def difference(self) -> int | None:
-        """By how many offsets the reset moves forward. Negative if it moves back, `None` without a commit."""
+        """How far the reset moves the committed offset forward. Negative if it moves back, `None` without a commit."""
         return None if self.current is None else self.new - self.current
 
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a reset: an offset, or a request with which the brokers find it."""
+    """The target of a reset: an offset, or a spec that the brokers resolve to one."""
 
     offset: int | None = None
     spec: OffsetSpec | None = None
 
 
 def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_offset: int | None) -> Target:
-    """Return the only target that was given.
+    """Return the target that the options choose.
 
     Raises:
         OptionError: No target or more than one was given, or it is malformed.
@@ -146,7 +146,7 @@ def _milliseconds(text: str) -> int:
 
 
 def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
-    """Return the topic of `orders` or `orders:0,1`, and its partitions, or `None` for all of them.
+    """Parse `orders` or `orders:0,1` into the topic and its partitions, with `None` for all partitions.
 
     Raises:
         OptionError: The text is malformed.
@@ -158,13 +158,13 @@ def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
 
 
 def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
-    """Return what a reset would change. Nothing is written.
+    """Return what a reset would change, without writing anything.
 
     Raises:
         OptionError: No topic is given, a topic is malformed, or a partition does not exist.
         GroupActive: The group has members.
         OffsetsInTheWay: The group belongs to a sink.
-        BrokerError: As `GroupAdmin` does.
+        BrokerError: See `GroupAdmin`.
     """
     if not topics:
         raise OptionError(
@@ -193,7 +193,7 @@ def _resets(
     resets = []
     for partition in sorted(bounds):
         start, end = bounds[partition]
-        # -1 means that no record has this time or a later one, so reading starts at the end.
+        # -1 means that there is no record at or after this time, so reading starts at the end.
         offset = end if found[partition] < 0 else max(start, min(found[partition], end))
         current = known.get(partition)
         claims = () if current is None else current.open + current.owed
@@ -209,7 +209,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
         ClaimsInTheWay: A partition has claims, or a commit record in another format, and `drop_claims` is false.
         GroupActive: A member has joined since the group was described.
         OffsetsInTheWay: The group has committed since it was described.
-        BrokerError: As `GroupAdmin` does.
+        BrokerError: See `GroupAdmin`.
     """
     unread = other_format_lines({reset.partition: reset.other_format for reset in resets if reset.other_format is not None})
     if unread and not drop_claims:
@@ -246,7 +246,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
 
 
 def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool) -> Json:
-    """Return the JSON of `groupkafka reset-offsets`."""
+    """Return the output of `groupkafka reset-offsets --json`."""
     return {
         "group": group_id,
         "executed": executed,
@@ -276,7 +276,7 @@ def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
 
 
 def print_moves(resets: Iterable[OffsetReset], console: Console) -> None:
-    """Print the committed offset and the new offset of each partition."""
+    """Print each partition's committed offset and new offset."""
     table = make_table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
     for reset in resets:
         difference = "-" if reset.difference is None else f"{reset.difference:+d}" if reset.difference else "0"

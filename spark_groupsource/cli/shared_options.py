@@ -15,7 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def group_options(command: Command) -> Command:
-    """Add the options of a command about a group: the brokers, the group, and a file with client settings."""
+    """Add the options for a command about a group: the brokers, the group, and a client settings file."""
     return _about(
         click.option(
             "--group", required=True, metavar="GROUP", callback=_name, help="The consumer group: kafka.group.id of its queries."
@@ -25,12 +25,12 @@ def group_options(command: Command) -> Command:
 
 
 def topic_options(command: Command) -> Command:
-    """Add the options of a command about a topic: the brokers, the topic, and a file with client settings."""
+    """Add the options for a command about a topic: the brokers, the topic, and a client settings file."""
     return _about(click.option("--topic", required=True, metavar="TOPIC", callback=_name, help="The topic."), command)
 
 
 def query_options(command: Command) -> Command:
-    """Add the options of a command about a query's sink: the brokers, the query, and a file with client settings."""
+    """Add the options for a command about a query's sink: the brokers, the query, and a client settings file."""
     query = click.option("--query", metavar="ID", help="The query's id, from the file metadata of its checkpoint.")
     checkpoint = click.option(
         "--checkpoint", metavar="PATH", help="Instead of --query: the checkpointLocation, a path or a URI such as s3://..."
@@ -55,7 +55,7 @@ def _about(name_option: Callable[[Command], Command], command: Command) -> Comma
 
 
 def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
-    """Refuse a name that no group or topic can have: with a name that is not UTF-8, librdkafka would abort the process."""
+    """Refuse a name that no group or topic can have. If a name is not UTF-8, librdkafka would abort the process."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -66,22 +66,22 @@ def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
 
 
 def json_option(command: Command) -> Command:
-    """Add the option `--json`."""
+    """Add the `--json` option."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON. docs/command-line.md describes the fields.")(command)
 
 
 def execute_option(command: Command) -> Command:
-    """Add the option `--execute`."""
+    """Add the `--execute` option."""
     return click.option("--execute", is_flag=True, help="Do it. Without this option the command only shows what it would do.")(
         command
     )
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return librdkafka's settings for a client of these brokers, with the settings of the file.
+    """Return librdkafka's settings for a client of these brokers, including the settings from the file.
 
     Raises:
-        OptionError: The file cannot be read, or a setting is wrong.
+        OptionError: The file cannot be read, or a setting is invalid.
     """
     given = {} if command_config is None else read_properties(command_config)
     return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})

@@ -1,6 +1,6 @@
-"""Recognises groups in which the sink keeps its progress, and returns what it keeps there.
+"""Recognizes groups in which the sink keeps its progress, and returns what it keeps there.
 
-The offset of such a commit is a number of a micro-batch, or 1. It is not a position in a log, so the partition has no lag.
+The offset in such a commit is the next micro-batch's number, or 1. It is not a position in a log, so the partition has no lag.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ OF_A_SINK = (
 
 
 def kept_by_sink(seen: PartitionView) -> bool:
-    """Return whether the sink committed this partition's offset, so that it is not the position of a reader."""
+    """Return whether the sink committed this partition's offset, in which case it is not a reader's position."""
     return kind_of(seen.metadata) is not None
 
 
 def read_part(view: GroupView) -> GroupView | None:
-    """Return the group without the partitions on which a sink keeps its progress; `None` if it keeps it on all of them."""
+    """Return the group without the partitions that store a sink's progress, or `None` if all of them do."""
     read = tuple(seen for seen in view.partitions if not kept_by_sink(seen))
     return replace(view, partitions=read) if read or not view.partitions else None
 
 
 def lag_in(seen: PartitionView) -> int | None:
-    """Return a partition's lag; `None` if it is not known, or if the sink committed the offset."""
+    """Return a partition's lag, or `None` if it is unknown or the sink committed the offset."""
     return None if kept_by_sink(seen) else seen.lag
 
 
 def lag_unknown_in(seen: PartitionView) -> bool:
-    """Return whether a partition has a lag, but it is not known."""
+    """Return whether a partition has a lag that is unknown."""
     return seen.lag_unknown and not kept_by_sink(seen)
 
 
 def position_in(seen: PartitionView) -> int | None:
-    """Return where the group's queries continue in a partition; `None` if not known, or if the sink committed the offset."""
+    """Return where the group's queries continue in a partition, or `None` if unknown or the sink committed the offset."""
     return None if kept_by_sink(seen) else seen.position
 
 
 def sink_batch(seen: PartitionView) -> int | None:
-    """Return the last micro-batch that the sink has written, if that is committed on this partition, else `None`."""
+    """Return the last micro-batch that the sink has written, if this partition's commit records it, else `None`."""
     return seen.committed - 1 if seen.committed is not None and kind_of(seen.metadata) == "token" else None
 
 
 def json_transaction(seen: PartitionView) -> Json | None:
-    """Return what a task of the sink has noted about its transaction, if that is committed on this partition, else `None`.
+    """Return a sink task's note about its transaction as JSON, or `None` if this partition's commit is not such a note.
 
     If this version cannot read the note, its fields are `None`.
     """
@@ -70,7 +70,7 @@ def json_transaction(seen: PartitionView) -> Json | None:
 
 
 def sink_lines(view: GroupView) -> list[str]:
-    """Return a line for each partition on which the sink keeps something, with what it keeps there."""
+    """Describe what the sink keeps in the group, in one line for each partition that it uses."""
     return [
         f"{printable(str(seen.partition))}: {text}" for seen in view.partitions if (text := _text(view.group, seen)) is not None
     ]
@@ -94,7 +94,7 @@ def _text(group: str, seen: PartitionView) -> str | None:
 
 
 def refuse_sink(view: GroupView) -> None:
-    """Refuse to write offsets of a group in which the sink keeps its progress.
+    """Refuse to change offsets in a group in which the sink keeps its progress.
 
     Raises:
         OffsetsInTheWay: The sink keeps something in the group.

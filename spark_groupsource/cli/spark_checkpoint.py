@@ -17,13 +17,13 @@ from spark_groupsource.options.values import TOPIC_NAME, offsets_value
 from spark_groupsource.partition import TopicPartition
 
 NO_OFFSET = "-"
-"""The line of a source without an offset yet."""
+"""The line for a source that has no offset yet."""
 
 REREAD = "reread"
-"""The value of `--uncommitted` with which the new query reads the last micro-batch again."""
+"""The `--uncommitted` value that makes the new query reread the last micro-batch."""
 
 SKIP = "skip"
-"""The value of `--uncommitted` with which the new query continues after the last micro-batch."""
+"""The `--uncommitted` value that makes the new query continue after the last micro-batch."""
 
 
 class LastBatches(NamedTuple):
@@ -34,14 +34,14 @@ class LastBatches(NamedTuple):
 
 
 def last_batches(offsets: Collection[int], commits: Collection[int]) -> LastBatches:
-    """Return the last micro-batches of a checkpoint.
+    """Return a checkpoint's last committed and last planned micro-batches.
 
     Args:
         offsets: the numbers of the files in `offsets`.
         commits: the numbers of the files in `commits`.
 
     Raises:
-        OffsetError: No micro-batch was committed, or a file is missing.
+        OffsetError: No micro-batch has been committed, or a file is missing.
     """
     if not commits:
         raise OffsetError(
@@ -62,11 +62,11 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     """Return the micro-batch whose end offsets are migrated.
 
     Args:
-        last: the last micro-batches of the checkpoint.
+        last: the checkpoint's last micro-batches.
         uncommitted: what to do with a micro-batch that was not committed: `reread`, `skip`, or `None` if the user did not choose.
 
     Raises:
-        UncommittedBatch: There is such a micro-batch, and `uncommitted` is `None`.
+        UncommittedBatch: The last micro-batch was not committed, and `uncommitted` is `None`.
     """
     if last.planned == last.committed or uncommitted == REREAD:
         return last.committed
@@ -88,7 +88,7 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
-    """Return the offset after the last record of each partition if Spark's own Kafka source wrote this text, else `None`."""
+    """Return the offset after each partition's last record if Spark's own Kafka source wrote this text, else `None`."""
     try:
         offsets = offsets_value()(text)
     except ValueError:
@@ -104,7 +104,7 @@ def choose_source(lines: Mapping[str, str], chosen: str | None) -> tuple[str, di
     """Return the id of the Kafka source to migrate, and its offsets.
 
     Args:
-        lines: as `checkpoint.offset_log.source_lines` returns them.
+        lines: the result of `checkpoint.offset_log.source_lines`.
         chosen: the id of the source; `None` if the query has only one.
 
     Raises:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_EVENTS = 12
-"""How many events the live view shows at most."""
+"""The maximum number of events in the live view."""
 
 MOST_DELAYING = 3
-"""How many claims at which a committed offset stays the live view shows at most."""
+"""The maximum number of claims in the live view that hold back a committed offset."""
 
 
 @click.command()
@@ -84,7 +84,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The group at one moment. If the brokers did not answer, `trouble` is the reason, and the other fields are older."""
+    """The group at one moment. If the brokers did not answer, `trouble` is the reason, and the other fields are out of date."""
 
     group: str
     at: datetime
@@ -95,20 +95,20 @@ class Snapshot:
 
 
 class Show(Protocol):
-    """A form in which snapshots are shown."""
+    """A way to display snapshots."""
 
     def show(self, snapshot: Snapshot) -> None:
         """Show the next snapshot."""
 
 
 def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
-    """Describe the group every `interval_s` seconds, forever, and show each answer, or that the brokers do not answer.
+    """Describe the group every `interval_s` seconds, forever, and show each answer or failure to answer.
 
     Raises:
         AuthenticationFailed: The brokers refuse the login.
         NotAuthorized: This user may not describe the group.
-        OptionError: A client setting is wrong.
-        KeyboardInterrupt: Ctrl-C, at any moment.
+        OptionError: A client setting is invalid.
+        KeyboardInterrupt: The user pressed Ctrl-C.
     """
     changes = Changes()
     snapshot = Snapshot(group, datetime.now(timezone.utc))
@@ -129,7 +129,7 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
 
 
 class JsonLines:
-    """Writes one JSON object on one line for each snapshot."""
+    """Writes each snapshot as a JSON object on one line."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -144,7 +144,7 @@ class JsonLines:
 
 
 class PlainLines:
-    """Writes a line for each snapshot and each event. It begins with a line for each member and its partitions."""
+    """Writes a line for each snapshot and event, after first writing a line for each member and its partitions."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -170,7 +170,7 @@ class PlainLines:
 
 
 class LiveView:
-    """Fills the terminal with a live view, redrawn twice a second and with each snapshot. Restores the terminal at the end."""
+    """Fills the terminal with a live view, redraws it twice a second and for each snapshot, and restores the terminal on exit."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -186,7 +186,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Add the events and draw the view."""
+        """Add the events and redraw the view."""
         self._events.extend(f"{snapshot.at:%H:%M:%S} {event.kind} {event.text}" for event in snapshot.events)
         self._snapshot = snapshot
         self._live.refresh()
@@ -261,14 +261,14 @@ _LEFT_OUT: Sequence[frozenset[str]] = (
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER"}),
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER", "IN FLIGHT", "HELD"}),
 )
-"""The columns to drop on a narrow terminal, the fewest first."""
+"""Which columns to drop on a narrow terminal, smallest set first."""
 
 _NAME_WIDTH = 12
-"""The width to which a name may be cut before another column is dropped."""
+"""The width to which names may be shortened before another column is dropped."""
 
 
 def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
-    """Return the width of each column that fits, by its place in _COLUMNS."""
+    """Return the width of each column that fits, by its index in _COLUMNS."""
     longest = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     widths = [most if name in NUMBERS else min(most, _NAME_WIDTH) for name, most in zip(_COLUMNS, longest, strict=True)]
     for left_out in _LEFT_OUT:
@@ -276,7 +276,7 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
         room = width + 2 - sum(needed + 2 for needed in shown.values())
         if room >= 0:
             break
-    # Give the remaining width to the names that are cut.
+    # Give the remaining width to the shortened names.
     for place, needed in shown.items():
         more = max(0, min(longest[place] - needed, room))
         shown[place] += more
@@ -285,7 +285,7 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return the text, shortened in the middle if it is too long, because names usually differ at their ends."""
+    """Shorten the text in the middle if it is too long, because names usually differ at their ends."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2
@@ -293,7 +293,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Text | Table]:
-    """Return a table of the partitions. If not all fit, show those with an unknown lag first, then those with the highest lag."""
+    """Return a partition table. If not all partitions fit, show those with an unknown lag first, then those with the most lag."""
     shown = list(view.partitions)
     if len(shown) > room:
         shown = sorted(shown, key=lambda partition: (not lag_unknown_in(partition), -(lag_in(partition) or 0)))[: room - 1]
@@ -307,7 +307,7 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
     columns = _columns(rows, width)
     table = make_table((_COLUMNS[place] for place in columns), terminal=True, one_line=True)
     for column, needed in zip(table.columns, columns.values(), strict=True):
-        column.width = needed  # otherwise rich would cut numbers as well
+        column.width = needed  # otherwise rich would truncate numbers as well
     for texts in rows:
         table.add_row(*(Text(_cut(texts[place], needed)) for place, needed in columns.items()))
     hidden = len(view.partitions) - len(shown)
@@ -315,7 +315,7 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
 
 
 def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
-    """Return one line of `groupkafka top --json`: the JSON of `describe`, with the rates and events since the last one."""
+    """Return one line of `groupkafka top --json`: the `describe` JSON, with the rates and events since the previous line."""
     shown = json_group(view)
     for fields, of_partition in zip(shown["partitions"], view.partitions, strict=True):
         fields["produced_per_second"] = rates.produced.get(of_partition.partition)
@@ -330,5 +330,5 @@ def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[
 
 
 def json_failure(at: datetime, group_id: str, reason: str) -> Json:
-    """Return the line of `groupkafka top --json` for brokers that did not answer."""
+    """Return the `groupkafka top --json` line to print when the brokers did not answer."""
     return {"at": iso(at), "group": group_id, "error": reason}

@@ -1,4 +1,4 @@
-"""`groupkafka transactions`: shows which records of a topic open transactions hide, and which tasks may have them open."""
+"""`groupkafka transactions`: shows the records in a topic that open transactions hide, and the tasks that may have them open."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ the sink's groups, so the brokers do not show them."""
 @click.option("--prefix", metavar="PREFIX", help="Only queries with this transactionalIdPrefix.")
 @json_option
 def transactions(bootstrap_server: str, topic: str, command_config: Path | None, prefix: str | None, as_json: bool) -> None:
-    """Show which records of a topic open transactions hide, which tasks may have them open, and what ends them.
+    """Show which records in a topic are hidden by open transactions, which tasks may have these open, and what ends them.
 
     Consumers with isolation.level=read_committed see no record after an open
     transaction, no matter which producer wrote it.
@@ -78,7 +78,7 @@ def transactions(bootstrap_server: str, topic: str, command_config: Path | None,
 
 
 def json_shape(topic: str, seen: Sequence[Visibility], found: Openers) -> Json:
-    """Return the JSON of `groupkafka transactions`."""
+    """Return the output of `groupkafka transactions --json`."""
     hidden = [visible.hidden for visible in seen]
     return {
         "topic": topic,

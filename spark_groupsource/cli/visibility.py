@@ -1,4 +1,4 @@
-"""Measures how many offsets of each partition open transactions hide from `read_committed` consumers."""
+"""Measures how many of each partition's offsets are hidden from `read_committed` consumers by open transactions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class _NoSubscription:
 
 
 NO_SUBSCRIPTION = _NoSubscription()
-"""The subscription of a command that looks up topics by name."""
+"""The subscription for commands that look up topics by name."""
 
 
 class Visibility(NamedTuple):
-    """The visible and the hidden part of one partition. An offset is `None` if the leader did not return it."""
+    """How much of a partition is visible and how much is hidden. An offset is `None` if the leader did not return it."""
 
     partition: TopicPartition
     stable: int | None
@@ -38,12 +38,12 @@ class Visibility(NamedTuple):
 
     @property
     def hidden(self) -> int | None:
-        """How many offsets are written but not visible yet; `None` if that is not known."""
+        """How many offsets have been written but are not visible yet, or `None` if unknown."""
         return None if self.stable is None or self.end is None else max(0, self.end - self.stable)
 
 
 def visibility_of(settings: Mapping[str, str], topic: str) -> list[Visibility]:
-    """Return how much of each partition of a topic is visible to `read_committed` consumers.
+    """Return how much of each of a topic's partitions is visible to `read_committed` consumers.
 
     Raises:
         TopicNotFound: The topic does not exist.
@@ -61,7 +61,7 @@ def visibility_of(settings: Mapping[str, str], topic: str) -> list[Visibility]:
 
 
 def visibility(uncommitted: Topics, committed: Topics, partitions: Collection[TopicPartition]) -> list[Visibility]:
-    """Return how much of each partition is visible, sorted.
+    """Return how much of each partition is visible, sorted by partition.
 
     Args:
         uncommitted: The brokers' topics, with high watermarks as ends.
@@ -79,7 +79,7 @@ def visibility(uncommitted: Topics, committed: Topics, partitions: Collection[To
 
 
 def all_ends(topics: Topics, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end of each partition (exclusive), without partitions whose leader does not answer within CHECK_STEP_S.
+    """Return each partition's end (exclusive), leaving out partitions whose leader does not answer within CHECK_STEP_S.
 
     Raises:
         NotAuthorized: The user may not describe a topic.

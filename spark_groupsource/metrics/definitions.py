@@ -1,6 +1,6 @@
 """Defines every metric that a query's driver reports: name, kind, labels and meaning, and the function that returns its values.
 
-server.py serves these metrics to Prometheus, and `make pages` writes the table of docs/metrics.md from them. Names end with the
+server.py serves these metrics to Prometheus, and `make pages` writes the table in docs/metrics.md from them. Names end with the
 unit, as is usual for Prometheus. Pure.
 """
 
@@ -17,11 +17,11 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
-"""The errors that are reported as 0 from the start, because Prometheus does not see the increase of a series that begins at 1."""
+"""The errors that are reported as 0 from the start, because Prometheus does not see an increase in a series that starts at 1."""
 
 
 class Kind(Enum):
-    """The type of a metric in Prometheus."""
+    """A metric's type in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -37,7 +37,7 @@ Series = Iterable[tuple[tuple[str, ...], float]]
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. Its series differ in their `labels`. Series with PARTITION exist for the partitions that the member owns."""
+    """One metric. Its series differ in their `labels`. With PARTITION, each partition that the member owns has a series."""
 
     name: str
     kind: Kind
@@ -48,7 +48,7 @@ class Metric:
 
 
 def _joined(tally: Tally, series: Series) -> Series:
-    """Return the series if the member has joined its group, else no series."""
+    """Return the series if the member has joined its group, or no series otherwise."""
     return series if tally.assignment.generation >= 0 else []
 
 

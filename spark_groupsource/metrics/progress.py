@@ -1,4 +1,4 @@
-"""Counts the rows of a session's queries for a `LagListener`, in a registry of prometheus-client."""
+"""Counts the rows of a session's queries for a `LagListener`, in a prometheus-client registry."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SINK_COMMIT = "groupkafka_sink_commit_seconds"
 
 
 class ProgressCounters:
-    """Counts rows read, bytes observed and rows written, in a registry of Prometheus."""
+    """Counts rows read, bytes observed and rows written, in a Prometheus registry."""
 
     _by_registry: ClassVar[WeakKeyDictionary[CollectorRegistry, ProgressCounters]] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> ProgressCounters:
-        """Return the counters of this registry. The first listener creates them, and listeners of later sessions share them."""
+        """Return this registry's counters. The first listener creates them, and later sessions' listeners share them."""
         if registry not in cls._by_registry:
             cls._by_registry[registry] = cls(registry)
         return cls._by_registry[registry]
@@ -40,12 +40,12 @@ class ProgressCounters:
         )
 
     def add(self, query: str, rows: Iterable[tuple[str, int]], observed: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add a micro-batch.
+        """Count the rows and bytes of a micro-batch.
 
         Args:
             query: The query's name, or its id.
-            rows: The group of each source, with the number of rows that were read.
-            observed: The metrics of `DataFrame.observe` in the micro-batch, by observation and column.
+            rows: Each source's group, with the number of rows that were read.
+            observed: The micro-batch's `DataFrame.observe` metrics, by observation and column.
         """
         for group, count in rows:
             self._rows.labels(group, query).inc(count)
@@ -55,7 +55,7 @@ class ProgressCounters:
                 self._bytes.labels(query).inc(counted)
 
     def add_written(self, query: str, report: BatchReport) -> None:
-        """Add the rows that the sink has written in a micro-batch.
+        """Count the rows that the sink has written in a micro-batch.
 
         Args:
             query: The query's name, or its id.

@@ -24,11 +24,11 @@ from spark_groupsource.patience import Deadline
 log = logging.getLogger(__name__)
 
 PORT_PATIENCE_S = 30.0
-"""How long to wait for a port. When Spark restarts a query, the process of its previous run may still be leaving the group, which
-takes up to REQUEST_TIMEOUT_S until the process handles the signal, and then AT_STOP_S and LEAVE_S."""
+"""How long to wait for a port, in seconds. When Spark restarts a query, the previous run's process may still be leaving the
+group. It may take REQUEST_TIMEOUT_S until the process handles the signal, and then AT_STOP_S and LEAVE_S."""
 
 SCRAPE_SILENCE_S = 30
-"""How long a client of the metrics port may neither send nor read anything. A scrape takes milliseconds."""
+"""How long a client of the metrics port may neither send nor read anything, in seconds. A scrape takes milliseconds."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -49,7 +49,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class MetricsServer:
-    """Serves the metrics of one run until `close`, or until the process ends."""
+    """Serves one run's metrics until `close` is called or the process ends."""
 
     def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
         server.RequestHandlerClass = _Handler
@@ -74,7 +74,7 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     """Serve the metrics of `tally`. Port 0 means any free port.
 
     Raises:
-        OptionError: another process keeps the port for longer than PORT_PATIENCE_S, or this machine cannot listen there.
+        OptionError: another process holds the port for longer than PORT_PATIENCE_S, or this machine cannot listen there.
     """
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
@@ -119,7 +119,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
 class TallyCollector(Collector):
     """Provides every metric in METRICS to prometheus-client's registry, in that order.
 
-    It runs on the thread of the scrape, and waits for no other thread, because a tally's values are replaced and never edited.
+    It runs on the scrape's thread without waiting for other threads, because a tally's values are replaced and never edited.
     """
 
     def __init__(self, tally: Tally) -> None:

@@ -34,7 +34,7 @@ class Durations:
     sum_s: float = 0.0
 
     def with_one(self, seconds: float) -> Durations:
-        """Return this histogram with one more duration."""
+        """Return a copy of this histogram with one more duration."""
         counts = list(self.counts)
         counts[bisect.bisect_left(DURATION_BUCKETS_S, seconds)] += 1
         return Durations(tuple(counts), self.sum_s + seconds)
@@ -46,11 +46,11 @@ class Tally(Observer):
     def __init__(
         self, group: str, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """Make an empty tally.
+        """Create an empty tally.
 
         Args:
             group: the group's name.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
             wall_clock: returns seconds since 1970.
         """
         self.group = group
@@ -89,7 +89,7 @@ class Tally(Observer):
             self.planned_offsets += _offsets(ranges)
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Time the claim and count its offsets, only once for each plan."""
+        """Time the claim and count its offsets, but only once per plan."""
         if plan > self._newest_claim:
             self._newest_claim = plan
             self.claiming = self.claiming.with_one(seconds)
@@ -124,7 +124,7 @@ class Tally(Observer):
         self.rebalances = _one_more(self.rebalances, kind)
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
-        """Time a drain, and count it if the timeout ended it."""
+        """Time a drain, and count it if it timed out."""
         self.draining = self.draining.with_one(seconds)
         self.drain_timeouts += not in_time
 

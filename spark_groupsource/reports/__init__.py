@@ -1,1 +1,1 @@
-"""Small files on the driver's host with which the processes of one driver, and of its queries, inform each other."""
+"""Small files on the driver's host through which the processes of one driver and its queries inform each other."""

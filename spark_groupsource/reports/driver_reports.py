@@ -1,17 +1,16 @@
-"""Files with which the driver's program and the runner tell each other which plan is durable, and that a query is being stopped.
+"""Files through which the driver's program and the runner exchange which plan is durable, and that a query is being stopped.
 
 A stream has up to three files. Each is named after the driver's process and the stream, because another driver may run on a copy
-of the checkpoint, with the same stream but with plans of its own.
+of the checkpoint, with the same stream but its own plans.
 
-1. The report. Spark posts the progress of a micro-batch after its commit log has the micro-batch. A listener in the driver's
-   program (spark/durable_listener.py) then writes the number of the plan to this file, which the runner, a child process of the
-   driver, reads.
-2. The request (`.stop`). The program asks the runner to plan nothing new (spark/graceful_stop.py). Its text is random. Before its
-   first plan a runner removes a request and an answer that it finds, because they may be of a run that was killed.
-3. The answer (`.answer`). It repeats the request's text, and says how far the runner is: it has returned an empty plan to Spark,
-   or has left the group, with or without claims.
+1. The report. Spark posts a micro-batch's progress once its commit log has the micro-batch. A listener in the driver's program
+   (spark/durable_listener.py) then writes the plan's number to this file. The runner, a child process of the driver, reads it.
+2. The request (`.stop`). The program asks the runner to plan nothing new (spark/graceful_stop.py). The request's text is random.
+   Before its first plan, a runner removes any request and answer that it finds, because they may be from a run that was killed.
+3. The answer (`.answer`). It repeats the request's text, and reports how far the runner has got: it has returned an empty plan to
+   Spark, or has left the group, with or without claims.
 
-The folder is open to this user only, and files are always replaced as a whole.
+Only this user can access the folder, and files are always replaced as a whole.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from spark_groupsource.reports.private_folder import PrivateFolder
 _LONGEST = 200
 
 _STOP = ".stop"
-"""The end of a request's name. No stream's name has a dot."""
+"""The suffix of a request's file name. Stream names do not contain dots."""
 
 _ANSWER = ".answer"
-"""The end of an answer's name."""
+"""The suffix of an answer's file name."""
 
 
 class Answer(Enum):
@@ -47,7 +46,7 @@ class DriverReports:
     """One driver's reports. Any of this user's processes on this host may write and read them."""
 
     def __init__(self, driver: int, folder: Path | None = None) -> None:
-        """Name the folder. The first report creates it.
+        """Set the folder, which the first report creates.
 
         Args:
             driver: the process id of the driver's JVM.
@@ -58,7 +57,7 @@ class DriverReports:
 
     @property
     def folder(self) -> Path:
-        """The folder that has the files.
+        """The folder that contains the files.
 
         Raises:
             ReportsUnavailable: there is no folder for temporary files.
@@ -69,7 +68,7 @@ class DriverReports:
         """Report that `plan` of `stream` is in Spark's commit log.
 
         Args:
-            stream: the stream's name, as in the offsets of Spark's log.
+            stream: the stream's name, as in the offsets in Spark's log.
             plan: the plan's number, from 0.
 
         Raises:
@@ -78,7 +77,7 @@ class DriverReports:
         self._folder.replace(self._name(stream), f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
 
     def read(self, stream: str) -> int | None:
-        """Return the stream's newest plan that is reported as durable, or `None` if there is no report.
+        """Return the newest plan that was reported as durable for the stream, or `None` if there is no report.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be read.
@@ -104,22 +103,22 @@ class DriverReports:
         return request.encode()
 
     def asked_to_stop(self, stream: str) -> bytes | None:
-        """Return the request to plan nothing new; `None` if there is none, or the folder cannot be read."""
+        """Return the request to plan nothing new, or `None` if there is none or the folder cannot be read."""
         return self._content(stream, _STOP)
 
     def answer_stop(self, stream: str, request: bytes, answer: Answer) -> None:
         """Answer a request, unless there is a newer one. Safe in a signal handler."""
         if self._content(stream, _STOP) != request:
             return
-        # A second file, rather than the request under another name: a request for the next run could come in between, and would
-        # be renamed instead. If that request is removed below, the program repeats it.
+        # Write a second file rather than renaming the request, because a request for the next run could arrive in between and be
+        # renamed instead. If that request is removed below, the program repeats it.
         with suppress(ReportsUnavailable):
             self._folder.replace(self._name(stream) + _ANSWER, _text(request, answer).decode())
         if answer is not Answer.PLANS_NOTHING:
             self._remove(stream, _STOP)
 
     def answer(self, stream: str, request: bytes) -> Answer | None:
-        """Return the runner's newest answer to this request; `None` if it has not answered yet."""
+        """Return the runner's newest answer to this request, or `None` if it has not answered yet."""
         content = self._content(stream, _ANSWER)
         return next((answer for answer in Answer if content == _text(request, answer)), None)
 

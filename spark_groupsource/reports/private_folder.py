@@ -1,4 +1,4 @@
-"""A folder on this host, open to this user only, for the small files that the processes of one driver exchange."""
+"""A folder on this host that only this user can access, for the small files that one driver's processes exchange."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pathlib import Path
 from spark_groupsource.errors import ReportsUnavailable
 
 FILES_KEPT_S = 24 * 3600.0
-"""How long a file is kept after it was last replaced. A killed driver leaves its files behind. All other files are read within
-seconds, or within hours during a graceful stop that has such a `timeout_s`."""
+"""How long a file is kept after it was last replaced, in seconds. A killed driver leaves its files behind. All other files are
+read within seconds, or within hours during a graceful stop with such a `timeout_s`."""
 
 
 class PrivateFolder:
-    """A folder on this host that only this user may enter, with small files that are always replaced as a whole."""
+    """A folder on this host that only this user can access, with small files that are always replaced as a whole."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Name the folder. The first file that is written creates it.
+        """Set the folder, which is created when the first file is written.
 
         Args:
-            folder: the folder. `None`: a folder of this user in the system's folder for temporary files.
+            folder: the folder, or `None` for this user's folder in the system's folder for temporary files.
         """
         self._folder = folder
         self._has_removed_old = False
 
     @property
     def folder(self) -> Path:
-        """The folder that has the files.
+        """The folder that contains the files.
 
         Raises:
             ReportsUnavailable: there is no folder for temporary files.
@@ -66,7 +66,7 @@ class PrivateFolder:
             raise ReportsUnavailable(f"{self.folder} cannot be written to: {error.strerror}") from None
 
     def content(self, name: str, most: int) -> bytes | None:
-        """Return at most the first `most` bytes of a file; `None` if the file does not exist.
+        """Return at most the first `most` bytes of a file, or `None` if the file does not exist.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be read.
@@ -81,7 +81,7 @@ class PrivateFolder:
             raise ReportsUnavailable(f"{self.folder} cannot be read: {error.strerror}") from None
 
     def _check_folder(self) -> None:
-        """Refuse a folder that another user could write to. On a shared host any user could create the folder first."""
+        """Refuse a folder that another user could write to. On a shared host, any user could create the folder first."""
         found = self.folder.lstat()
         mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
         if not stat.S_ISDIR(found.st_mode) or not mine:

@@ -1,7 +1,7 @@
 """Defines the columns of a Kafka record in Spark: the source's own schema, and the columns that `.schema(...)` may ask for.
 
 Spark asks for the source's schema in `load()`, in a separate process that has not imported pyarrow. So this module imports
-pyarrow only to make an Arrow schema. Spark passes a schema of the user to the reader unchanged.
+pyarrow only to make an Arrow schema. Spark passes a user's schema to the reader unchanged.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _DDL = {
     # TIMESTAMP may mean TIMESTAMP_NTZ (spark.sql.timestampType).
     "timestamp": "TIMESTAMP_LTZ",
 }
-"""How to write types in DDL that differ from their `simpleString`."""
+"""The DDL names of types for which they differ from `simpleString`."""
 
 
 def default_schema(include_headers: bool) -> StructType:
-    """Return the schema of Spark's own Kafka source. With `include_headers` the last column is `headers`."""
+    """Return the schema of Spark's own Kafka source. With `include_headers`, the last column is `headers`."""
     names = [name for name in TYPES if include_headers or name != "headers"]
     return StructType([StructField(name, TYPES[name][0]) for name in names])
 
@@ -59,15 +59,15 @@ def default_schema(include_headers: bool) -> StructType:
 def requested(schema: StructType, include_headers: bool) -> pa.Schema:
     """Return the columns to read, in the Arrow types that Spark expects.
 
-    Names are accepted in upper or lower case, because no two columns differ only in that, and keep the user's spelling.
-    Nullability is kept as well, even for the parts of a header.
+    Column names are not case-sensitive, because no two columns differ only in case, and they keep the user's spelling.
+    Nullability is also kept, even for the fields of a header.
 
     Args:
         schema: The user's schema, or `default_schema`.
-        include_headers: The option `includeHeaders`. If it is set, the schema must have the headers.
+        include_headers: The `includeHeaders` option. If it is set, the schema must have the headers.
 
     Raises:
-        SchemaError: There is no such column, or it cannot have this type. The text lists the columns and their types.
+        SchemaError: There is no such column, or it cannot have this type. The message lists the columns and their types.
     """
     import pyarrow as pa
 
@@ -125,7 +125,7 @@ def _allowed(name: str) -> str:
 
 
 def _ddl(kind: DataType) -> str:
-    """Return the type as users write it in DDL: types in capitals, names unchanged."""
+    """Return the type as users write it in DDL: types in upper case, names unchanged."""
     if isinstance(kind, ArrayType):
         return f"ARRAY<{_ddl(kind.elementType)}>"
     if isinstance(kind, StructType):
@@ -134,5 +134,5 @@ def _ddl(kind: DataType) -> str:
 
 
 def _text(kind: DataType) -> str:
-    """Return the type without its nullability, and with the names of its parts in lower case."""
+    """Return the type without its nullability, and with its field names in lower case."""
     return kind.simpleString().lower()

@@ -1,7 +1,7 @@
 """Implements Spark's `DataSource`, which names the format and creates its schema, readers and writers.
 
-Spark also sends the data source to each task, where it needs the name. So the methods themselves import everything that only the
-driver needs.
+Spark also sends the data source to each task, because it needs the name there. So everything that only the driver needs is
+imported inside the methods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_groupsource.spark.readers import GroupKafkaBatchReader, GroupKafkaStreamReader, RefusedReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether this Spark passes the start and the limit of a micro-batch: true since 4.2."""
+"""Whether this Spark version passes a micro-batch's start and limit, as versions since 4.2 do."""
 
 
 class GroupKafkaDataSource(DataSource):
@@ -37,7 +37,7 @@ class GroupKafkaDataSource(DataSource):
         """Return the schema of Spark's own Kafka source. Spark calls this in `load()`, unless the user gives a schema.
 
         Raises:
-            OptionError: An option is wrong. Nothing has been started.
+            OptionError: An option is invalid. Nothing has been started.
         """
         from spark_groupsource.options.model import Options
         from spark_groupsource.spark.columns import default_schema
@@ -46,11 +46,11 @@ class GroupKafkaDataSource(DataSource):
 
     @shown_alone()
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
-        """Return a reader for batch queries. No broker is asked before an action plans the query.
+        """Return a reader for batch queries. It contacts no broker until an action plans the query.
 
         Raises:
-            OptionError: An option is wrong.
-            SchemaError: A column of the schema cannot be read.
+            OptionError: An option is invalid.
+            SchemaError: A column in the schema cannot be read.
         """
         from spark_groupsource.options.model import Options
         from spark_groupsource.spark.columns import requested
@@ -61,10 +61,10 @@ class GroupKafkaDataSource(DataSource):
 
     @shown_alone()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch write, which writes each row at least once.
+        """Return a writer for a batch write, which writes each row at least once.
 
         Raises:
-            OptionError: An option is wrong, or the mode is `overwrite`.
+            OptionError: An option is invalid, or the mode is `overwrite`.
             SchemaError: A column is missing or cannot be written.
             TopicNotFound: The topic does not exist.
         """
@@ -77,10 +77,10 @@ class GroupKafkaDataSource(DataSource):
 
     @shown_alone()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer of one micro-batch.
+        """Return a writer for one micro-batch.
 
         Raises:
-            OptionError: An option is wrong.
+            OptionError: An option is invalid.
             SchemaError: A column is missing or cannot be written.
             TopicNotFound: The topic does not exist.
         """
@@ -104,9 +104,9 @@ class GroupKafkaDataSource(DataSource):
         return settings
 
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader | RefusedReader:
-        """Return a reader for one run of one query, which has not joined the group yet.
+        """Return a reader for one run of one query. The reader has not joined the group yet.
 
-        If an option or a column of the schema is wrong, the reader raises an OptionError or a SchemaError at Spark's first call.
+        If an option or a column in the schema is invalid, the reader raises OptionError or SchemaError when Spark first calls it.
         """
         from spark_groupsource.errors import OptionError, SchemaError
         from spark_groupsource.options.model import Options

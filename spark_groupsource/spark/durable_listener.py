@@ -1,14 +1,14 @@
-"""Implements the listener that reports finished micro-batches to the runners, and warns of queries that share a group.
+"""Implements the listener that reports finished micro-batches to the runners, and warns about queries that share a group.
 
-Spark posts the progress of a micro-batch after it has written its commit log. The progress has the end offset of the micro-batch,
-which names a stream of this source and its plan, so that plan is durable. The runner itself gets no such event: the listener, in
+Spark posts a micro-batch's progress after writing the commit log. The progress contains the micro-batch's end offset, which names
+a stream of this source and its plan, so that plan is durable. The runner itself does not receive the event, so the listener, in
 the driver's program, reports the plan to it (reports/driver_reports.py).
 
-Only the listener sees all queries of a driver. With Spark's own source, each query and each load of a query gets all records, so
-users are surprised when the members of a group share them. A source's end offset shows its group, the partitions that it owns
-(`ranges`), and topics of which it does not own a partition yet (`starts`, and `topics` in the first offset of a new checkpoint).
-The offset does not show the subscription, so a restarted source shows a topic only after it has had a partition of the topic. A
-source without any partition has no micro-batch, and shows nothing.
+Only the listener sees all of a driver's queries. With Spark's own source, each query and each `load()` in a query gets all
+records, so users are surprised when a group's members share them. A source's end offset contains its group, the partitions that
+it owns (`ranges`), and topics in which it does not own a partition yet (`starts`, and `topics` in the first offset of a new
+checkpoint). The offset does not contain the subscription, so after a restart, it contains a topic only once the source has owned
+one of the topic's partitions. A source without partitions has no micro-batches, so the listener never sees it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from spark_groupsource.reports.driver_reports import DriverReports
 log = logging.getLogger(__name__)
 
 ADDED = "spark.groupkafka.listener"
-"""A setting of the session that names the process that has added a listener. A cloned session, as in foreachBatch, has the same
-setting, so queries that are started there are not reported."""
+"""A session setting that names the process that has added a listener. A cloned session, as in foreachBatch, has the same setting,
+so queries that are started there are not reported."""
 
 _THIS_PROCESS = secrets.token_hex(8)
 
 JsonOffset = Mapping[str, Any]
-"""An offset of this source (`plan_offset.PlanOffset`), as plain JSON values."""
+"""One of this source's offsets (`plan_offset.PlanOffset`), as plain JSON values."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One source of a running query, as far as its micro-batches have shown it."""
+    """One of a running query's sources, as seen in its micro-batches."""
 
     query: str
     """The query's id."""
@@ -56,31 +56,31 @@ class Source:
     """The query's name, or its id if it has none."""
     has_state: bool
     topics: frozenset[str]
-    """All topics that the source has shown in this run."""
+    """All topics seen in the source's offsets in this run."""
     offset: JsonOffset
     """The end offset of the query's newest micro-batch."""
 
 
 def topics_in(offset: JsonOffset) -> frozenset[str]:
-    """Return the topics that an offset shows as subscribed."""
+    """Return the topics that an offset shows to be subscribed."""
     return frozenset().union(*(offset.get(field, ()) for field in ("ranges", "starts", "topics")))
 
 
 def share(source: Source, other: Source) -> bool:
-    """Return whether two sources share the records of a topic between them."""
+    """Return whether two sources divide a topic's records between them."""
     same_group = all(source.offset.get(field) == other.offset.get(field) for field in ("cluster", "group"))
     return same_group and not source.topics.isdisjoint(other.topics)
 
 
 def gave_up_a_part(earlier: JsonOffset, later: JsonOffset) -> bool:
-    """Return whether a member has lost some but not all partitions of a topic, which another member must have now.
+    """Return whether a member has lost some but not all of a topic's partitions, which another member must own now.
 
     A topic that is missing completely may have been deleted, and a topic that was created again may have fewer partitions. A
-    member that was expelled rejoins as a new member, and may get its partitions one after the other.
+    member that was expelled rejoins as a new member, and may get its partitions one at a time.
 
     Args:
-        earlier: an offset of the member.
-        later: a later offset of the same stream.
+        earlier: one of the member's offsets.
+        later: a later offset from the same stream.
     """
     if earlier["member"] != later["member"]:
         return False
@@ -92,26 +92,26 @@ def gave_up_a_part(earlier: JsonOffset, later: JsonOffset) -> bool:
 
 
 class SharedGroups:
-    """Tracks the sources of all running queries of this driver. Used on the thread of Spark's listeners."""
+    """Tracks the sources of all queries that are running in this driver. Used on Spark's listener thread."""
 
     def __init__(self) -> None:
         self._application: str | None = None
         self._sources: dict[str, Source] = {}
-        """The sources by stream name, which a restart on the same checkpoint keeps."""
+        """The sources by stream name, which stays the same when a query restarts from its checkpoint."""
         self._warned: set[object] = set()
-        """The warnings so far: ids of queries with state, and groups with the ids of the queries that share them."""
+        """What has been warned about: ids of queries with state, and groups with the ids of the queries that share them."""
 
     def begin(self, application: str) -> None:
-        """Forget the queries of an earlier SparkContext, because Spark does not report their end when the context is stopped."""
+        """Forget the queries of an earlier SparkContext, because Spark does not report that they ended with the context."""
         if application != self._application:
             self._application = application
             self._sources.clear()
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """Note the progress of a micro-batch, as Spark's JSON. Several listeners may pass the same progress.
+        """Record a micro-batch's progress, given as Spark's JSON. Several listeners may pass the same progress.
 
-        A plan of an earlier run, which is replayed or has no successor yet, is ignored: it does not show what this run subscribes
-        to.
+        A plan from an earlier run that is replayed, or has no successor yet, is ignored, because it does not show what this run
+        subscribes to.
         """
         if "latestOffset" not in progress["durationMs"]:
             return
@@ -122,7 +122,7 @@ class SharedGroups:
                 self._take(planned[0], offset, progress)
 
     def ended(self, run: str) -> None:
-        """Forget a run of a query."""
+        """Forget a query's run."""
         self._sources = {stream: source for stream, source in self._sources.items() if source.run != run}
 
     def _take(self, stream: str, offset: JsonOffset, progress: Mapping[str, Any]) -> None:
@@ -184,17 +184,17 @@ class SharedGroups:
 
 
 _shared_groups = SharedGroups()
-"""The queries seen by all listeners of this process. Each session has one listener, and may have a `LagListener` as well."""
+"""The queries seen by all listeners in this process. Each session has one listener, and may also have a `LagListener`."""
 
 
 def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
-    """Return the progress of a micro-batch as Spark's JSON, because its Python values differ between versions."""
+    """Return a micro-batch's progress as Spark's JSON, because its Python values differ between versions."""
     progress: dict[str, Any] = json.loads(event.progress.json)
     return progress
 
 
 class DurableListener(StreamingQueryListener):
-    """Reports each finished micro-batch of this source, and warns of groups that queries share.
+    """Reports this source's finished micro-batches, and warns about groups that queries share.
 
     `listen` adds one to a session, and `LagListener` is a subclass.
     """
@@ -218,7 +218,7 @@ class DurableListener(StreamingQueryListener):
         _shared_groups.ended(str(event.runId))
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Report the plans in a query's progress. Warn once if the folder cannot be used, or if queries share a group."""
+        """Report the plans in a query's progress. Warn once if the reports folder cannot be used, or if queries share a group."""
         try:
             for source in progress.get("sources", ()):
                 found = plan_of(source.get("endOffset"))
@@ -247,14 +247,14 @@ def driver_process() -> int:
         from pyspark import SparkContext
 
         return int(SparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    except Exception as error:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
+    except Exception as error:  # noqa: BLE001 -- a platform may hide the JVM in its own way
         raise ReportsUnavailable(f"this process cannot reach the driver's JVM ({type(error).__name__})") from None
 
 
 def listen(spark: SparkSession) -> None:
     """Add a `DurableListener` to the session if that is possible and this process has not added one yet.
 
-    With Spark Connect none is added, because it would run at the client, perhaps on another host than the driver.
+    With Spark Connect, no listener is added, because it would run in the client, perhaps on a different host from the driver.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return
@@ -263,5 +263,5 @@ def listen(spark: SparkSession) -> None:
             _shared_groups.begin(spark.sparkContext.applicationId)
             spark.conf.set(ADDED, _THIS_PROCESS)  # first, because if Spark refuses it, each call would add another listener
             spark.streams.addListener(DurableListener())
-    except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with an error of its own
+    except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with its own error
         log.info("this session accepts no listener, so finished micro-batches are not reported to the source: %s", refused)

@@ -1,11 +1,11 @@
-"""Stops queries after their running micro-batch, and waits for queries until the program is asked to end.
+"""Stops queries once their running micro-batch has finished, and waits for queries until the program is asked to exit.
 
 `query.stop()` alone interrupts the running micro-batch. A graceful stop makes it the last one instead:
 
-1. The program asks the source to plan nothing new, with a file (reports/driver_reports.py). The file is named after the stream,
-   whose name is in the query's offsets.
+1. The program asks the source, through a file (reports/driver_reports.py), to plan nothing new. The file is named after the
+   stream, whose name is in the query's offsets.
 2. Spark finishes its micro-batch. The program reports that to the source, so no listener is needed.
-3. The source answers once it has returned an empty plan to Spark. If the next trigger is far away, it is not asked for a plan.
+3. The source answers once it has returned an empty plan to Spark. If the next trigger is far away, Spark does not ask for a plan.
 4. The program stops the query between two micro-batches. The source confirms its claims, leaves the group, and answers again.
 """
 
@@ -33,16 +33,16 @@ from spark_groupsource.timeouts import AT_STOP_S
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 20.0
-"""How long the running micro-batches may take. Kubernetes kills a pod 30 s after SIGTERM."""
+"""How long the running micro-batches may take, in seconds. Kubernetes kills a pod 30 s after SIGTERM."""
 
 LEFT_WITHIN_S = AT_STOP_S + 1.0
-"""How much longer than `timeout_s` the sources may take to confirm their claims and to leave the group."""
+"""How much longer than `timeout_s` the sources may take to confirm their claims and leave the group, in seconds."""
 
 LOOK_EVERY_S = 0.1
 """How often the queries are checked, in seconds."""
 
 RANGES_SHOWN = 10
-"""The most ranges of an interrupted micro-batch that a warning lists."""
+"""The maximum number of an interrupted micro-batch's ranges that a warning lists."""
 
 HAS_LEFT = frozenset({Answer.LEFT, Answer.LEFT_WITH_CLAIMS})
 
@@ -50,11 +50,11 @@ Offset = dict[str, Any]
 
 
 def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
-    """Stop a query after its running micro-batch, so that nothing stays claimed and no record is read twice.
+    """Stop a query once its running micro-batch has finished, so that nothing remains claimed and no record is read twice.
 
     No listener is needed. Do not call this function in the query's own `foreachBatch`. If the query has other sources, Spark may
-    interrupt a micro-batch of theirs that has no record of this source. It may also interrupt a micro-batch without records, as
-    stateful queries run them.
+    interrupt a micro-batch that has records only from them. It may also interrupt a micro-batch without records, such as stateful
+    queries run.
 
     Args:
         query: a query that this program has started.
@@ -62,7 +62,7 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
             then has the rest of this time, and 6 s more, to leave the group.
 
     Returns:
-        Whether nothing stays claimed. Otherwise a warning lists what does, and the query reads that first when it is restarted.
+        Whether nothing remains claimed. Otherwise, a warning lists what does, and the query reads it first when you restart it.
 
     Raises:
         NotWithSparkConnect: This is a Spark Connect query. It continues to run.
@@ -74,18 +74,18 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
 def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
     """Wait until all queries have ended. SIGTERM or SIGINT (Ctrl-C) stops them gracefully; a second signal, immediately.
 
-    If a query fails, the others are stopped gracefully. Signals are handled on the main thread only, and the earlier handlers are
-    restored at the end.
+    If a query fails, the others are stopped gracefully. Signals are handled only on the main thread, and the previous handlers
+    are restored at the end.
 
     Args:
         queries: queries that this program has started.
-        timeout_s: how many seconds a graceful stop of all queries together may take. The queries themselves may run forever.
+        timeout_s: how many seconds it may take to stop all queries gracefully. The queries themselves may run forever.
 
     Returns:
-        Whether nothing stays claimed by the queries that were stopped. See `stop_gracefully`.
+        Whether nothing remains claimed by the queries that were stopped. See `stop_gracefully`.
 
     Raises:
-        StreamingQueryException: A query has failed. This is its own error.
+        StreamingQueryException: A query has failed. This is the query's own error.
         NotWithSparkConnect: One is a Spark Connect query. All queries continue to run.
     """
     _refuse_connect(queries)
@@ -100,7 +100,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
         finally:
             nothing_claimed = _stop(running, timeout_s, hurried=lambda: len(received) > 1)
     for query in running:
-        if (error := query.exception()) is not None:  # without a wait, which would not end for a query that hangs
+        if (error := query.exception()) is not None:  # do not wait, because the query may hang
             raise error
     return nothing_claimed
 
@@ -116,9 +116,9 @@ def _refuse_connect(queries: Sequence[StreamingQuery]) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT. The second one restores the earlier handlers, so that a third one ends a program that hangs."""
+    """Collect SIGTERM and SIGINT. The second restores the previous handlers, so that a third can end a program that hangs."""
     received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set handlers
+    if threading.current_thread() is not threading.main_thread():  # Python does not let other threads set handlers
         yield received
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -141,7 +141,7 @@ def _signals() -> Iterator[list[int]]:
 
 
 def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Callable[[], bool]) -> bool:
-    """Stop queries, each after its running micro-batch, and return whether nothing stays claimed.
+    """Stop each query once its running micro-batch has finished, and return whether nothing remains claimed.
 
     Args:
         queries: the queries.
@@ -167,7 +167,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
                     break
             for stop in running:
                 stop.interrupt()
-        # A rebalance, as when another query of the group leaves, may delay the source's last commit.
+        # A rebalance may delay the source's last commit, for example because another of the group's queries leaves.
         for _ in Deadline(deadline.left + LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
             if hurried() or not any(stop.is_unanswered() for stop in stops):
                 break
@@ -185,7 +185,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
 
 
 def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
-    """Stop a query with `query.stop()`. Note and log a query that does not end, which is not stopped a second time."""
+    """Stop a query with `query.stop()`. If it does not end, add it to `hanging`, so that it is not stopped again, and log it."""
     if query in hanging:
         return
     try:
@@ -209,12 +209,12 @@ class _Stop:
         self._end = end
         self._execution = query._jsq.streamingQuery()
         self._asked: dict[str, bytes] = {}
-        """The newest request to the source of each stream."""
+        """The newest request to each stream's source."""
         self._ended_by_itself = False
 
     def is_over(self) -> bool:
         """Ask the source to plan nothing new, stop the query between two micro-batches, and return whether it has ended."""
-        # Before the check for the request: a run removes an earlier request in its first trigger, and has no progress until then.
+        # Read these before checking the request. A run has no progress before its first trigger, which removes earlier requests.
         progress, status = self._query.lastProgress, self._query.status
         if self._has_ended(status):
             return True
@@ -227,7 +227,7 @@ class _Stop:
         if unasked:
             for stream in unasked:
                 self._asked[stream] = self._reports.ask_to_stop(stream)
-            # Again: a trigger that began before the request may have planned something.
+            # Read these again, because a trigger that began before the request may have planned something.
             progress, status = self._query.lastProgress, self._query.status
             if self._has_ended(status):
                 for stream in unasked:  # no source is left to answer
@@ -241,49 +241,49 @@ class _Stop:
         return True
 
     def interrupt(self) -> None:
-        """Stop the query in its running micro-batch."""
+        """Stop the query during its running micro-batch."""
         self._end(self._query)
-        self.report_finished()  # the micro-batch may have ended just before, and its source waits a moment for the report
+        self.report_finished()  # the micro-batch may have just finished, and its source waits briefly for the report
 
     def _has_asked(self, stream: str) -> bool:
-        """Whether a source has the newest request, or has left after it. A run that begins removes the requests that it finds."""
+        """Return whether a source has the newest request, or left after it. A new run removes the requests that it finds."""
         request = self._asked.get(stream)
         if request is None:
             return False
         return self._reports.asked_to_stop(stream) == request or self._reports.answer(stream, request) in HAS_LEFT
 
     def _has_ended(self, status: Mapping[str, Any]) -> bool:
-        """Whether the query has ended by itself, or is about to. Spark stops the source before a query is no longer active."""
+        """Return whether the query has ended by itself, or is about to. Spark stops the source before the query is inactive."""
         self._ended_by_itself = status["message"].startswith(("Stopped", "Terminated")) or not self._query.isActive
         return self._ended_by_itself
 
     def _is_new(self, status: Mapping[str, Any], lines: Sequence[str]) -> bool:
-        """Whether no run of the query has planned a micro-batch yet.
+        """Return whether none of the query's runs has planned a micro-batch yet.
 
         Args:
             status: the query's status.
-            lines: the newest planned offsets, which were read after the status.
+            lines: the newest planned offsets, read after the status.
         """
         # While Spark creates the sources, it holds a lock that the offset log needs.
         if status["message"].startswith("Initializing") or lines:
             return False
         try:
             return bool(self._execution.offsetLog().getLatest().isEmpty())
-        except Exception:  # noqa: BLE001 -- a file system may raise anything, and then the query itself fails with it
+        except Exception:  # noqa: BLE001 -- a file system may raise anything, and then the query itself fails, too
             return False
 
     def _is_between(self, progress: StreamingQueryProgress | None, status: Mapping[str, Any]) -> bool:
-        """Whether the query is between two triggers, or only a micro-batch without this source's records can be running.
+        """Return whether the query is between two triggers, or at most running a micro-batch without this source's records.
 
         Args:
-            progress: the newest progress of this run.
-            status: the query's status, which was read after the progress.
+            progress: this run's newest progress.
+            status: the query's status, read after the progress.
         """
         # Once a source has planned nothing, it plans nothing in later triggers either. Triggers may follow each other without a
-        # pause, but a trigger that waits for its time calls no source.
+        # pause, but a trigger that is waiting for its time does not call the source.
         if self._asked and set(self._answers().values()) == {Answer.PLANS_NOTHING}:
             return True
-        # The first trigger of a run may finish a micro-batch of an earlier run. There is no progress before it is over.
+        # A run's first trigger may finish an earlier run's micro-batch. There is no progress until that trigger is over.
         return progress is not None and not status["isTriggerActive"]
 
     def report_finished(self) -> dict[str, Offset]:
@@ -299,7 +299,7 @@ class _Stop:
         return not HAS_LEFT.issuperset(self._answers().values())
 
     def warn_of_claims(self) -> bool:
-        """Warn of ranges that may stay claimed, and return whether there are any."""
+        """Warn about ranges that may remain claimed, and return whether there are any."""
         status = self._query.status
         lines = self._lines("availableOffsets")
         if self._is_new(status, lines):
@@ -340,11 +340,11 @@ class _Stop:
         self._asked.clear()
 
     def _answers(self) -> dict[str, Answer | None]:
-        """Return the newest answer of the source of each stream; `None` if it has not answered yet."""
+        """Return the newest answer from each stream's source, or `None` if it has not answered yet."""
         return {stream: self._reports.answer(stream, request) for stream, request in self._asked.items()}
 
     def _lines(self, which: str) -> list[str]:
-        """Return the newest planned or committed offset of each source."""
+        """Return each source's newest planned or committed offset."""
         offsets = getattr(self._execution, which)().valuesIterator()
         found = []
         while offsets.hasNext():
@@ -353,12 +353,12 @@ class _Stop:
 
 
 def _unfinished(planned: Mapping[str, Offset], finished: Mapping[str, Offset]) -> dict[str, Offset]:
-    """Return the offsets of a micro-batch that is planned and not finished, by stream."""
+    """Return the offsets of a micro-batch that has been planned but not finished, by stream."""
     return {stream: offset for stream, offset in planned.items() if offset != finished.get(stream)}
 
 
 def _ranges(offset: Offset) -> str:
-    """Return the ranges of an offset as text, at most RANGES_SHOWN of them."""
+    """List an offset's ranges as text, at most RANGES_SHOWN of them."""
     ranges = [
         f"{topic}-{partition} [{start}, {end})"
         for topic, partitions in offset["ranges"].items()

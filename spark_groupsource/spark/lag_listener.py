@@ -1,7 +1,7 @@
-"""Computes lag from Spark's own progress events, for users who watch their queries with a StreamingQueryListener.
+"""Computes lag from Spark's own progress events, for users who monitor their queries with a StreamingQueryListener.
 
-Spark reports each micro-batch when it is finished. The report has the end offset of the micro-batch, which is a plan of this
-source, and the ends of the partitions when the source planned (`Cycle.report`). The lag is the difference: the offsets that the
+Spark reports each micro-batch when it is finished. The report contains the micro-batch's end offset, which is a plan from this
+source, and the partitions' ends when the source planned (`Cycle.report`). The lag is the difference: the offsets that the
 micro-batch left unread. Spark's own Kafka source reports the same in `offsetsBehindLatest`. An idle query reports nothing.
 """
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LagSnapshot:
-    """The lag and other figures of one source of a query after a micro-batch."""
+    """The lag and other figures for one of a query's sources after a micro-batch."""
 
     query_id: str
     run_id: str
@@ -54,21 +54,21 @@ class LagSnapshot:
     held: Mapping[TopicPartition, int] | None
     """The offsets held for other queries at that time (`heldClaims`). `None` if `lag` is `None`."""
     observed: Mapping[str, Mapping[str, Any]]
-    """The metrics of `DataFrame.observe` in the micro-batch, by observation and column."""
+    """The micro-batch's `DataFrame.observe` metrics, by observation and column."""
 
     @property
     def total_lag(self) -> int | None:
-        """The lag, summed over all partitions."""
+        """The total lag across all partitions."""
         return None if self.lag is None else sum(self.lag.values())
 
     @property
     def total_held(self) -> int | None:
-        """The offsets held for other queries, summed over all partitions."""
+        """The total number of offsets held for other queries, across all partitions."""
         return None if self.held is None else sum(self.held.values())
 
 
 def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
-    """Yield one snapshot for each source of this package in a query's progress.
+    """Yield one snapshot for each of this package's sources in a query's progress.
 
     Args:
         progress: The progress as Spark's JSON.
@@ -93,7 +93,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
 
 
 def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
-    """Yield each source of this package in a query's progress, with the plan at which the micro-batch ends.
+    """Yield each of this package's sources in a query's progress, with the plan at which the micro-batch ends.
 
     Args:
         progress: The progress as Spark's JSON.
@@ -105,11 +105,11 @@ def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
         try:
             yield source, PlanOffset.parse(end, group)
         except OffsetError:
-            continue  # the offset of another source
+            continue  # another source's offset
 
 
 class LagListener(DurableListener):
-    """Reports the lag of the session's queries on this source, and tells the source which micro-batches are finished.
+    """Reports the lag of the session's queries that read this source, and tells the source which micro-batches are finished.
 
     Add one with `spark.streams.addListener(LagListener(...))`.
     """
@@ -121,7 +121,7 @@ class LagListener(DurableListener):
         warn_above: int | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        """Make a listener, to be added to a session.
+        """Create a listener to add to a session.
 
         Args:
             callback: Called after each micro-batch, once for each source, on the listener's thread. It should return quickly.
@@ -130,9 +130,9 @@ class LagListener(DurableListener):
                 lag has fallen below this number again.
             registry: A prometheus-client registry that gets two counters: the rows that were read, and the bytes that the
                 query counts with `DataFrame.observe` in a `bytes` column, because Spark's progress does not have bytes. For
-                queries that write with this sink, it also gets the rows that were written and skipped, and the time of the
-                commits. Listeners of one registry share the counters: remove the first listener from a session before you add
-                another, or both count.
+                queries that write with this sink, it also gets the rows that were written and skipped, and the commit time.
+                Listeners with the same registry share the counters, so remove the first listener from a session before you
+                add another, or both count.
         """
         super().__init__()
         if not ADMISSION_CONTROL:
@@ -154,7 +154,7 @@ class LagListener(DurableListener):
 
     @property
     def latest(self) -> Mapping[str, tuple[LagSnapshot, ...]]:
-        """The newest snapshots of each running query, by the query's id as text. Any thread may read it."""
+        """Each running query's newest snapshots, by query id as a string. Any thread may read it."""
         return self._latest
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
@@ -177,7 +177,7 @@ class LagListener(DurableListener):
 
     @property
     def written(self) -> Mapping[str, BatchReport]:
-        """The sink's report of each running query's newest micro-batch, by the query's id. Any thread may read it."""
+        """The sink's report on each running query's newest micro-batch, by query id. Any thread may read it."""
         return self._written
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
@@ -188,7 +188,7 @@ class LagListener(DurableListener):
         self._written = MappingProxyType({query: report for query, report in self._written.items() if query != ended})
 
     def _read_written(self, progress: Mapping[str, Any]) -> None:
-        """Read the sink's report of this micro-batch, if there is one, because the progress does not show which sink was used."""
+        """Read the sink's report on this micro-batch, if there is one, because the progress does not show which sink was used."""
         query = progress["id"]
         try:
             report = self._batch_reports.read(progress["runId"])

@@ -1,6 +1,6 @@
-"""Sets up what a Python process of Spark shows: log lines that name the query, and errors in the user's input.
+"""Sets up what Spark's Python processes show: log lines that name the query, and errors in the user's input.
 
-The data source imports this module in every process, so modules that only the log needs are imported when the log is set up.
+The data source imports this module in every process, so modules that only logging needs are imported when logging is set up.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pyspark import TaskContext
 log = logging.getLogger(__name__)
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
-"""The environment variable with the log level. For a registered source, `spark.executorEnv.*` sets it in all these processes."""
+"""The environment variable with the log level. For a registered source, `spark.executorEnv.*` sets it in all Python processes."""
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""The environment variable with which PySpark 4.0 and later leave out the traceback (`handle_worker_exception`)."""
+"""The environment variable that makes PySpark 4.0 and later leave out the traceback (`handle_worker_exception`)."""
 
 
 _QUERY_ID = "sql.streaming.queryId"
-"""The local property of Spark's jobs that has the id of the query."""
+"""The local property of Spark jobs that contains the query's id."""
 
 
 def log_to_stderr() -> None:
-    """Write the package's log lines to stderr, with the level of the environment variable LEVEL.
+    """Write the package's log lines to stderr, at the level that the LEVEL environment variable sets.
 
     Spark's Python processes configure no logging. The JVM copies the runner's stderr to the driver's, and a worker's stderr to
     its executor's. Without a handler, Python would write warnings to stderr as bare text, and drop everything below a warning.
     Many processes share one stderr, so each line names the group and the query (subject.py).
 
-    The handler writes a repeated warning once a minute, with the number of lines left out. A logger that already has a handler
-    gets no other one.
+    The handler writes a repeated warning once a minute, with the number of lines left out. If the logger already has a handler,
+    it gets no other one.
 
     Call this in the runner before it plans, and in a worker before each task reads, because Spark's own handler
     (`spark.sql.pyspark.worker.logging.enabled`) exists for only one task.
@@ -62,14 +62,14 @@ def log_to_stderr() -> None:
 
 
 def query_of_task() -> str | None:
-    """Return the id of the streaming query that this task belongs to; `None` if there is none, or Spark does not show it."""
+    """Return the id of the streaming query that this task belongs to, or `None` if there is none or Spark does not show it."""
     context = TaskContext.get()
     query: str | None = None if context is None else context.getLocalProperty(_QUERY_ID)
     return query
 
 
 def query_of_checkpoint(location: str | None) -> str | None:
-    """Return the query's id from the file `metadata` of its checkpoint; `None` if this process cannot read the file."""
+    """Return the query's id from its checkpoint's `metadata` file, or `None` if this process cannot read the file."""
     if location is None:
         return None
     from spark_groupsource.checkpoint.files import CheckpointFiles
@@ -83,10 +83,10 @@ def query_of_checkpoint(location: str | None) -> str | None:
 
 @contextmanager
 def shown_alone() -> Iterator[None]:
-    """Make Spark show an OptionError or a SchemaError of the block without a traceback. Other errors keep theirs.
+    """Make Spark show an OptionError or SchemaError from the block without a traceback. Other errors keep theirs.
 
-    The text of such an error contains everything that the user needs. A process of Spark passes an error on to the JVM as text,
-    and ends. Spark shows the text in its log, and again at the user's call.
+    The message of such an error contains everything that the user needs. Spark's Python process passes an error to the JVM as
+    text, and exits. Spark shows the text in its log, and again at the user's call.
     """
     try:
         yield
@@ -99,7 +99,7 @@ def shown_alone() -> Iterator[None]:
 
 
 def warn_of_blanks(group: str) -> None:
-    """Warn of blanks around a group's name: a query whose name has none is in another group, and shares no partitions."""
+    """Warn about blanks around a group's name. A query without them is in a different group, and shares no partitions."""
     if group != group.strip():
         log.warning(
             "kafka.group.id = %r has blanks around the name. To Kafka they are a part of it, so this is another group than %r",

@@ -45,11 +45,11 @@ COLLECT_AFTER_OBJECTS = 50_000
 
 
 class GroupKafkaStreamReader(DataSourceStreamReader):
-    """The reader of one run of one query. It joins the group when the query starts to plan. It is pickled as a `TaskReader`.
+    """The reader for one run of one query. It joins the group when the query starts planning, and is pickled as a `TaskReader`.
 
     Args:
         options: The options.
-        columns: The columns to read. None: those of Spark's own Kafka source.
+        columns: The columns to read, or `None` for those of Spark's own Kafka source.
     """
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
@@ -67,23 +67,23 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     @shown_alone()
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset before the first plan. Spark also calls this when it repeats batch 0, so nothing else may happen."""
+        """Return the offset before the first plan. Spark also calls this when it repeats batch 0, so it must do nothing else."""
         return self._running().first().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Claim the ranges of `end`, which is in Spark's offset log.
 
         Returns:
-            One input partition for each task. A range becomes one task or several (`minPartitions`, `maxRecordsPerPartition`), or
-            shares a task with other small ranges. A task without a granted range reads nothing.
+            One input partition per task. A range becomes one or more tasks (`minPartitions`, `maxRecordsPerPartition`), or shares
+            a task with other small ranges. A task without a granted range reads nothing.
         """
         group = self._options.group_id
         previous, plan = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
         self._refuse_asynchronous_progress(previous, plan)
         self._speak_for(plan.stream)
         granted = self._running().claim(previous, plan)
-        # Cut the whole plan into tasks first, and then drop the ranges that are not granted. A replay may be granted less than an
-        # earlier attempt, but a sink that has already written some of the tasks recognises them by their numbers.
+        # Split the whole plan into tasks first, and then drop the ranges that are not granted. A replay may be granted less than
+        # an earlier attempt, but a sink that has already written some of the tasks recognizes them by their numbers.
         ranges = [(partition, offsets) for partition, planned in sorted(plan.by_partition.items()) for offsets in planned]
         return [
             RangePartition(
@@ -101,11 +101,11 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         return TaskReader(self._fetch_settings)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the records of a task. On executors Spark calls the `TaskReader` instead."""
+        """Read a task's records. On executors, Spark calls the `TaskReader` instead."""
         return self.task_reader().read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Note that `end` is in Spark's commit log."""
+        """Record that `end` is in Spark's commit log."""
         durable = PlanOffset.parse(end, self._options.group_id)
         self._newest_commit = durable.plan
         self._running().committed(durable)
@@ -129,10 +129,10 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         return planned.to_json()
 
     def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
-        """Refuse asynchronous progress tracking, which the order of Spark's calls gives away.
+        """Refuse asynchronous progress tracking, which can be detected from the order of Spark's calls.
 
-        Normally Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for the partitions
-        of a new plan. With asynchronous progress tracking a separate thread writes the logs, and `commit` comes later.
+        Normally, Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for a new plan's
+        partitions. With asynchronous progress tracking, a separate thread writes the logs, and `commit` comes later.
         """
         if end.plan == self._newest_plan and start.plan > self._newest_commit:
             raise AsynchronousProgress(
@@ -164,12 +164,12 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._speak_for(self._stream_name)
 
     def _speak_for(self, stream: str | None) -> None:
-        """Name the group, the stream and, if it is known, the query in every log line. Spark does not tell a source its query."""
+        """Add the group, stream and, if known, query to every log line. Spark does not tell a source which query it is in."""
         self._stream_name = stream
         work_for(group=self._options.group_id, query=self._query_id, stream=stream)
 
     def _metered(self) -> Observer:
-        """Return the cycle's observer. If metrics are enabled, start to serve them before the query joins the group."""
+        """Return the cycle's observer. If metrics are enabled, start serving them before the query joins the group."""
         if self._options.metrics_port is None:
             return UNOBSERVED
         from spark_groupsource.metrics.server import serve
@@ -181,11 +181,11 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
 
 class GroupKafkaBatchReader(DataSourceReader):
-    """The reader of a batch query, which joins no group. It is pickled as a `BatchTaskReader`.
+    """The reader for a batch query, which joins no group. It is pickled as a `BatchTaskReader`.
 
     Args:
         options: The options.
-        columns: The columns to read. None: those of Spark's own Kafka source.
+        columns: The columns to read, or `None` for those of Spark's own Kafka source.
     """
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
@@ -212,18 +212,18 @@ class GroupKafkaBatchReader(DataSourceReader):
         return BatchTaskReader(self._fetch_settings, self._options.group_id, self._options.client_settings())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the records of a task. On executors Spark calls the `BatchTaskReader` instead."""
+        """Read a task's records. On executors, Spark calls the `BatchTaskReader` instead."""
         return self.task_reader().read(partition)
 
 
 class RefusedReader(DataSourceStreamReader):
-    """A reader that raises an error at Spark's first call. Which call that is depends on the version, trigger and checkpoint.
+    """A reader that raises an error when Spark first calls it. The first call depends on the version, trigger and checkpoint.
 
     PySpark's runner cannot show an error that `streamReader` itself raises, because its `finally` would stop a reader that does
     not exist and hide the error with an UnboundLocalError.
 
     Args:
-        wrong: The error in the options or the schema, which the user has to correct.
+        wrong: The error in the options or the schema, which the user must correct.
     """
 
     def __init__(self, wrong: GroupKafkaError) -> None:
@@ -245,7 +245,7 @@ class RefusedReader(DataSourceStreamReader):
 def collect_rarely() -> None:
     """Make the garbage collector run rarely in this process.
 
-    A plan of thousands of partitions creates many objects that all live for a while. With Python's default thresholds, the
+    A plan with thousands of partitions creates many objects that all live for a while. With Python's default thresholds, the
     collector took more than half of the planning time.
     """
     gc.set_threshold(COLLECT_AFTER_OBJECTS)
@@ -272,10 +272,10 @@ def leave_on_sigterm(cycle: Cycle) -> None:
 
 
 def leave_with_driver(cycle: Cycle) -> None:
-    """Start a thread that leaves the group and ends this process when the driver has died.
+    """Start a thread that leaves the group and exits this process when the driver has died.
 
-    Between Spark's calls the runner notices by itself that the driver has died. During a call that waits for a broker or for
-    another member it does not, and would keep the driver's partitions until the wait ends.
+    Between Spark's calls, the runner notices by itself that the driver has died. During a call that waits for a broker or another
+    member, it does not notice, and would keep the driver's partitions until the wait ends.
     """
     driver = os.getppid()
 

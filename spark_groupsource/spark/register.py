@@ -2,7 +2,7 @@
 
 Spark's JVM starts one program for a registered source: the value of PYSPARK_PYTHON when the session was created, or else
 `python3`. The driver's host plans with this program, and the executors' hosts run tasks with it. Only the driver's host can be
-checked from here. A wrong program there makes every query fail.
+checked from here. If the program there is wrong, every query fails.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def register(spark: SparkSession) -> None:
 
     A micro-batch is then confirmed in the group as soon as Spark has finished it, rather than at the next trigger. For that,
     the function adds one listener to the session. If the session does not accept listeners, or under Spark Connect, where the
-    listener would run in the client, use the reader's option `checkpointLocation` instead. Call this function once per session; a
+    listener would run in the client, use the reader's `checkpointLocation` option instead. Call this function once per session; a
     second call is harmless.
 
     Raises:
@@ -72,13 +72,13 @@ def register(spark: SparkSession) -> None:
 
 
 def is_found(spark: SparkSession, name: str) -> bool:
-    """Return whether Spark has found the source by itself, so that registering it would only add warnings to Spark's log.
+    """Return whether Spark has found the source by itself, in which case registering it would only add warnings to Spark's log.
 
-    Spark logs a warning for each query if a registered source replaces one that it has found. The source that it has found runs
-    with the Python that found it, and without `--py-files` and `spark.executorEnv.*`.
+    Spark logs a warning for each query if a registered source replaces one that Spark has found. A source that Spark has found
+    runs with the Python that found it, and without `--py-files` and `spark.executorEnv.*`.
 
     Args:
-        spark: A session of this process, not of Spark Connect.
+        spark: A session in this process, not a Spark Connect session.
         name: The name for `format`.
     """
     context = spark.sparkContext
@@ -90,16 +90,16 @@ def is_found(spark: SparkSession, name: str) -> bool:
             return False
         sources = spark._jsparkSession.sessionState().dataSourceManager()
         return bool(sources.lookupDataSource(name).dataSourceCls().pythonExec() == context.pythonExec)
-    except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
+    except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in its own way
         log.info("cannot find out whether Spark has found %s by itself: %s", name, hidden)
         return False
 
 
 def has(spark: SparkSession, name: str) -> bool:
-    """Return whether the session has a source of this name.
+    """Return whether the session has a source with this name.
 
     Args:
-        spark: A session of this process, not of Spark Connect.
+        spark: A session in this process, not a Spark Connect session.
         name: The name for `format`.
     """
     return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
@@ -107,12 +107,12 @@ def has(spark: SparkSession, name: str) -> bool:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Make the session this thread's active one within a `with` block.
+    """Make this the thread's active session within a `with` block.
 
     Spark registers a source with the given session, but refuses a name that the active session already has.
 
     Args:
-        spark: A session of this process, not of Spark Connect.
+        spark: A session in this process, not a Spark Connect session.
     """
     sessions = SparkSession._get_j_spark_session_class(spark._jvm)
     earlier = sessions.getActiveSession()
@@ -127,20 +127,20 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 
 class Answer(NamedTuple):
-    """What a Python reports: its version, and which packages it has and lacks."""
+    """A Python's answer: its version, this package's version, and which packages are missing."""
 
     python: tuple[int, int]
     version: str | None
-    """The version of this package in that Python."""
+    """This package's version in that Python."""
     missing: tuple[str, ...]
 
 
 def refuse_unsuitable(context: SparkContext) -> None:
-    """Refuse a Python for Spark's workers that cannot run the source.
+    """Raise an error if the Python for Spark's workers cannot run the source.
 
     Raises:
         WorkersPythonUnsuitable: The master is local. With any other master, and on Databricks, a warning is logged instead,
-            because a platform may start its workers in a way of its own.
+            because a platform may start its workers in its own way.
     """
     root, archives = SparkFiles.getRootDirectory(), context._python_includes or ()
     trouble = trouble_with(context.pythonExec, [root, *(os.path.join(root, name) for name in archives)], context.environment)
@@ -152,11 +152,11 @@ def refuse_unsuitable(context: SparkContext) -> None:
 
 
 def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> str | None:
-    """Return why the source cannot work with this Python, and what to set; `None` if it can, or if that is not known.
+    """Return why the source cannot work with this Python, and what to set, or `None` if it can or if this is unknown.
 
     Args:
         python: The program that Spark starts: a path, or a name that is found in PATH.
-        path: Folders and archives that Spark adds to the path of its workers (`--py-files`).
+        path: Folders and archives that Spark adds to its workers' path (`--py-files`).
         environment: Variables that Spark sets for its workers (`spark.executorEnv.*`).
     """
     variables = {**os.environ, **(environment or {})}
@@ -166,18 +166,18 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
         return f"Spark starts {python} for its Python workers, but there is no such program on this machine. {instead}."
     if os.path.abspath(program) == sys.executable:
         return None
-    # Spark joins both values: a PYTHONPATH for the workers does not replace the one of this process.
+    # Spark joins both values: a PYTHONPATH for the workers does not replace this process's own.
     added = (*path, *filter(None, [(environment or {}).get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
     answer = _ask(program, tuple(sorted({**variables, "PYTHONPATH": os.pathsep.join(added)}.items())))
     return None if answer is None else _trouble_in(answer, python if python == program else f"{python} ({program})", instead)
 
 
 def _instead_of(python: str) -> str:
-    """Return the advice, as a clause, with which Spark starts a Python that can run the source."""
+    """Return advice, as a clause, on how to make Spark start a Python that can run the source."""
     folder, *rest = Path(python).parts
     if not rest or os.path.isabs(python):
         return f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
-    # On the executors, any other path would not lead into the archive.
+    # On the executors, any other path would not point into the archive.
     return (
         f"If executors unpack {folder} from an archive (--archives), the driver has to find the same at this path: make the "
         f"archive of {sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
@@ -202,9 +202,9 @@ def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:
 
 
 def _ask(program: str, environment: tuple[tuple[str, str], ...]) -> Answer | None:
-    """Ask a Python for its packages; `None` if it does not answer in time, perhaps because of a slow network file system."""
+    """Ask a Python for its packages. Return `None` if it does not answer in time, as on a slow network file system."""
     try:
-        # Start it in the folder of this process, which is then on its path, as Spark does.
+        # Start it in this process's folder, which is then on its path, as Spark does.
         done = subprocess.run(
             [program, "-c", _ASKED],
             env=dict(environment),

@@ -1,6 +1,6 @@
 """Implements the writers that Spark uses for a micro-batch and for a batch write.
 
-Spark makes a writer at the driver and sends it to each task. After the tasks it makes another one at the driver, for `commit`.
+Spark creates a writer on the driver and sends it to each task. After the tasks, it creates another on the driver for `commit`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ARROW_WRITERS = hasattr(spark, "DataSourceStreamArrowWriter")
-"""Whether this Spark passes Arrow batches to a writer, as it does since 4.1. Spark 4.0 passes rows."""
+"""Whether this Spark version passes Arrow batches to a writer, as versions since 4.1 do. Spark 4.0 passes rows."""
 
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 
@@ -39,24 +39,24 @@ _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 
 WRITING = "A task cannot write"
-"""The beginning of the error when a writing task has no memory left."""
+"""The beginning of the error message when a writing task runs out of memory."""
 
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
-"""The local properties of Spark's jobs with the micro-batch and the run of the query."""
+"""The local properties of Spark jobs that contain the micro-batch and the query's run."""
 
 
 @dataclass
 class Done(WriterCommitMessage):
-    """The report of a task that has written, for the driver."""
+    """A task's report to the driver, after it has written."""
 
     query: str
     """The query's id; empty in a batch write."""
     run: str
-    """The run of the query; empty in a batch write."""
+    """The query's run; empty in a batch write."""
     task: int
     retried: bool
-    """Whether this is not the first attempt of the task."""
+    """Whether this is not the task's first attempt."""
     written: int
     skipped: int
     left: int
@@ -70,7 +70,7 @@ class _Writer(PromptlyAcknowledged):
     Args:
         settings: How to write.
         schema: The schema of the rows.
-        checkpoint: The writer's option `checkpointLocation`.
+        checkpoint: The writer's `checkpointLocation` option.
     """
 
     def __init__(self, settings: SinkSettings, schema: StructType, checkpoint: str | None = None) -> None:
@@ -107,14 +107,14 @@ class _Writer(PromptlyAcknowledged):
         return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
 
     def _speak_for(self, query: str | None) -> None:
-        """Name the query in the log lines, and to the brokers."""
+        """Identify the query in log lines and to the brokers."""
         if query:
             self._settings = self._settings.for_query(query)
         work_for(query=query, topic=self._settings.topic)
         log_to_stderr()
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-        """Make record batches of the rows of Spark 4.0."""
+        """Convert rows from Spark 4.0 into record batches."""
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -164,15 +164,15 @@ class _StreamWriter(_Writer):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """End the transactions of tasks that have not written, because `read_committed` consumers wait for them.
+        """Abort the transactions of tasks that have not written, because `read_committed` consumers wait for them.
 
-        A cancelled task ends its own transaction, but a task whose worker was killed does not.
+        A cancelled task aborts its own transaction, but a task whose worker was killed does not.
         """
         if not self._settings.exactly_once:
             return
         done = [message for message in messages if isinstance(message, Done)]
         unfinished = set(range(len(messages))) - {report.task for report in done}
-        # Spark does not name the query here. A task that has written does, and so does the checkpoint if it can be read.
+        # Spark does not pass the query here, but a task that has written does. The checkpoint has it, too, if it can be read.
         query = done[0].query if done else query_of_checkpoint(self._checkpoint)
         self._speak_for(query)
         log.info("Micro-batch %d is given up; %d of its tasks have not written.", batchId, len(unfinished))
@@ -192,15 +192,15 @@ class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
     """Writes a micro-batch with Spark 4.0, which passes rows."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write the rows of one task of a micro-batch."""
+        """Write one task's rows in a micro-batch."""
         return self._write(self._batches(iterator))
 
 
 class RowWriter(_Writer, DataSourceWriter):
-    """Writes a batch write with Spark 4.0, which passes rows."""
+    """Performs a batch write with Spark 4.0, which passes rows."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write the rows of one task."""
+        """Write one task's rows."""
         return self._write(self._batches(iterator))
 
 
@@ -211,29 +211,29 @@ if ARROW_WRITERS:
         """Writes a micro-batch with Spark 4.1 and later, which pass Arrow record batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-            """Write the rows of one task of a micro-batch."""
+            """Write one task's rows in a micro-batch."""
             return self._write(iterator)
 
     class ArrowWriter(_Writer, DataSourceArrowWriter):
-        """Writes a batch write with Spark 4.1 and later, which pass Arrow record batches."""
+        """Performs a batch write with Spark 4.1 and later, which pass Arrow record batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-            """Write the rows of one task."""
+            """Write one task's rows."""
             return self._write(iterator)
 
 
 def stream_writer(settings: SinkSettings, schema: StructType, checkpoint: str | None) -> DataSourceStreamWriter:
-    """Return the writer of a micro-batch."""
+    """Return the writer for a micro-batch."""
     return (ArrowStreamWriter if ARROW_WRITERS else RowStreamWriter)(settings, schema, checkpoint)
 
 
 def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter:
-    """Return the writer of a batch write."""
+    """Return the writer for a batch write."""
     return ArrowWriter(settings, schema) if ARROW_WRITERS else RowWriter(settings, schema)
 
 
 def _report(report: BatchReport) -> None:
-    """Leave a report of the written rows for a `LagListener`."""
+    """Leave a report on the written rows for a `LagListener`."""
     try:
         BatchReports().write(report)
     except ReportsUnavailable as unavailable:
@@ -254,13 +254,13 @@ def _this_attempt(context: TaskContext) -> Attempt:
 
 
 def _run_of(context: TaskContext) -> str:
-    """Return the runId of the query; empty if the platform names the job group in another way."""
+    """Return the query's runId, or an empty string if the platform names the job group differently."""
     group = context.getLocalProperty(_RUN_ID) or ""
     return group if _RUN.fullmatch(group) else ""
 
 
 def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    """Yield the rows of one record batch at a time: up to 10,000 rows, or until they have 16 MiB of texts and bytes."""
+    """Yield the rows for one record batch at a time: up to 10,000 rows, or until they have 16 MiB of strings and bytes."""
     chunk, size = [], 0
     for row in rows:
         chunk.append(row)
@@ -273,7 +273,7 @@ def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a Spark row in the form that Arrow accepts."""
+    """Convert a value from a Spark row into the form that Arrow accepts."""
     if isinstance(value, list):
         return [element.asDict() if isinstance(element, Row) else element for element in value]
     return bytes(value) if isinstance(value, bytearray) else value

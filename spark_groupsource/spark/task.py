@@ -1,9 +1,9 @@
 """Implements the readers and partitions that a task gets, and reads with them on an executor.
 
-Spark sends each task its reader and its partition. The driver's readers are pickled as the readers of this module, with settings
+Spark sends each task its reader and its partition. The driver's readers are pickled as the readers in this module, with settings
 that the driver has checked and merged. This module imports nothing that only the driver needs, because that would slow down every
-new worker. The planning process that pickles the readers needs only their classes, so modules that read are imported only when a
-task reads.
+new worker. The planning process that pickles the readers needs only their classes, so the modules that do the reading are
+imported only when a task reads.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 Reader = TypeVar("Reader")
 
 READING = "A task cannot read"
-"""The beginning of the error when a reading task has no memory left."""
+"""The beginning of the error message when a reading task runs out of memory."""
 
 
 def in_task(reader: Reader) -> Reader:
-    """Return the task's reader unchanged. Pickle calls this, so that a driver's reader is unpickled as the task's reader."""
+    """Return the task's reader unchanged. Pickle calls this function so that the driver's reader is unpickled as the task's."""
     return reader
 
 
@@ -45,7 +45,7 @@ class RangePartition(InputPartition):
     """One task's work in a stream: a range of one Kafka partition, or small ranges of several.
 
     If none of the plan's ranges for this task are granted, `ranges` is empty. If only parts of a range are granted, there may be
-    several ranges of one partition.
+    several ranges in one partition.
 
     Args:
         ranges: The ranges.
@@ -62,8 +62,8 @@ class BatchPartition(InputPartition):
     """One task's work in a batch read.
 
     Args:
-        ranges: Ranges of one Kafka partition, ascending.
-        commit: The offset to commit once the ranges are read. None: nothing is committed.
+        ranges: Ranges in one Kafka partition, in ascending order.
+        commit: The offset to commit once the ranges have been read, or `None` to commit nothing.
     """
 
     def __init__(self, ranges: tuple[FetchRange, ...], commit: int | None) -> None:
@@ -73,13 +73,13 @@ class BatchPartition(InputPartition):
 
 
 class TaskReader(PromptlyAcknowledged):
-    """The reader that the tasks of a stream get."""
+    """The reader that a stream's tasks get."""
 
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of the task's ranges, as Arrow record batches with the requested columns."""
+        """Return the records in the task's ranges, as Arrow record batches with the requested columns."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
         work_for(group=self._settings.client["group.id"], query=query_of_task(), stream=partition.stream)
         log_to_stderr()
@@ -101,11 +101,11 @@ class TaskReader(PromptlyAcknowledged):
 
 
 class BatchTaskReader(PromptlyAcknowledged):
-    """The reader that the tasks of a batch read get.
+    """The reader that a batch read's tasks get.
 
     Args:
         settings: How to read.
-        group_id: The group in which offsets are committed.
+        group_id: The group to which offsets are committed.
         client: The settings of the client that commits them. They contain secrets.
     """
 
@@ -117,12 +117,12 @@ class BatchTaskReader(PromptlyAcknowledged):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the task's records, as Arrow record batches with the requested columns.
 
-        With `commitOffsets` the task commits its end offset after Spark has taken its last record. If the job fails later, Spark
-        does not report that to a source. If the log was cut off while the task was reading, nothing is committed, because other
+        With `commitOffsets`, the task commits its end offset after Spark has taken its last record. If the job fails later, Spark
+        does not report that to a source. If the log was truncated while the task was reading, nothing is committed, because other
         records may be stored at these offsets and beyond, now or later.
         """
         if not isinstance(partition, BatchPartition):
-            return  # if there is nothing to read, Spark makes one task without a partition
+            return  # if there is nothing to read, Spark creates one task without a partition
         from spark_groupsource.brokers.process_limits import limits_named
         from spark_groupsource.fetch.choice import fetch
 

@@ -1,6 +1,6 @@
-"""Implements the stream reader for each version of Spark, because they call `latestOffset` in different ways.
+"""Implements the stream reader for each Spark version, because the versions call `latestOffset` in different ways.
 
-Spark 4.2 and later pass the start of a micro-batch and its limit (SPARK-55304) to `AdmissionControlReader`.
+Spark 4.2 and later pass a micro-batch's start and limit (SPARK-55304) to `AdmissionControlReader`.
 
 Spark 4.0 and 4.1 pass neither, so `StartlessReader` derives both from the order of Spark's calls (MicroBatchExecution,
 PythonMicroBatchStream, AcceptsLatestSeenOffsetHandler):
@@ -14,7 +14,7 @@ PythonMicroBatchStream, AcceptsLatestSeenOffsetHandler):
 When Spark calls `latestOffset()`, the result of its previous call, or else the offset of the restart, is in the commit log. If a
 run has neither, the checkpoint is new. Spark uses every plan that it gets, unless the run ends first.
 
-These versions run one micro-batch with Trigger.AvailableNow and Trigger.Once. The reader cannot find out which trigger is used.
+These versions run one micro-batch with Trigger.AvailableNow and Trigger.Once. The reader cannot tell which trigger is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ except ImportError:  # Spark 4.0 and 4.1
 else:
 
     class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow):
-        """The reader for Spark 4.2 and later. With Trigger.AvailableNow it reads only what existed when the run started."""
+        """The reader for Spark 4.2 and later. With Trigger.AvailableNow, it reads only what existed when the run started."""
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
             """Return the end of the next micro-batch, or `start` if there is nothing new."""
@@ -61,7 +61,7 @@ else:
             return ReadAllAvailable() if at_least is None else ReadMinRows(at_least)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Fix the target of the run: the current ends of all subscribed partitions, no matter which member owns them."""
+            """Fix the run's target: the current ends of all subscribed partitions, no matter which member owns them."""
             self._running().fix_target()
 
         def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ class SparkPosition:
         """Whether Spark has asked for a plan in this run."""
 
     def planned(self, end: JsonOffset) -> None:
-        """Note that `latestOffset()` is returning `end` to Spark."""
+        """Record that `latestOffset()` is returning `end` to Spark."""
         self.start, self.has_planned = end, True
 
     def to_claim(self, start: JsonOffset, end: JsonOffset) -> bool:
@@ -100,7 +100,7 @@ class SparkPosition:
 
 
 class StartlessReader(GroupKafkaStreamReader):
-    """The reader for Spark 4.0 and 4.1. It limits each micro-batch to `maxOffsetsPerTrigger`, whatever the trigger is."""
+    """The reader for Spark 4.0 and 4.1. It limits each micro-batch to `maxOffsetsPerTrigger`, no matter which trigger is used."""
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
         super().__init__(options, columns)
@@ -117,7 +117,7 @@ class StartlessReader(GroupKafkaStreamReader):
         return planned
 
     def partitions(self, start: JsonOffset, end: JsonOffset) -> list[InputPartition]:
-        """Claim the ranges of `end`, unless Spark only announces the offset of a restart."""
+        """Claim the ranges in `end`, unless Spark is only announcing the offset of a restart."""
         return super().partitions(start, end) if self._position.to_claim(start, end) else []
 
     def _warn_of_what_is_left(self, planned: JsonOffset) -> None:

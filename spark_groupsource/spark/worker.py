@@ -1,17 +1,17 @@
-"""Makes a task's Python worker start faster, recognise that the task was cancelled, and end its transaction when it is stopped.
+"""Makes a task's Python worker start faster, recognize that the task was cancelled, and abort its transaction when it is stopped.
 
-**The end of a task's rows.** When a task is cancelled, the JVM shuts its end of the socket. PySpark iterates over an Arrow
+**The end of a task's rows.** When a task is cancelled, the JVM shuts down its end of the socket. PySpark iterates over an Arrow
 stream, for which an EOF between two record batches is a normal end, so the iterator ends as if it had seen all rows. After a
-complete input the JVM sends a marker (`SpecialLengths.END_OF_STREAM`), which PySpark reads once it has the task's result. So a
+complete input, the JVM sends a marker (`SpecialLengths.END_OF_STREAM`), which PySpark reads once it has the task's result. So a
 task that must be certain looks ahead for the marker. Spark 4.0 to 4.3 send it over TCP and Unix sockets.
 
-**An acknowledgement.** Without it the socket is idle for 40 ms at the start of each task. The JVM sends the task's command and
+**An acknowledgement.** Without it, the socket is idle for 40 ms at the start of each task. The JVM sends the task's command and
 then its partition. The second message waits until the first one is acknowledged (Nagle's algorithm). The worker's kernel delays
-the acknowledgement by 40 ms, in case it can send it with an answer. SPARK-51667 is the same problem on another socket of Spark.
+the acknowledgement by 40 ms, in case it can send it along with a reply. SPARK-51667 is the same problem on another Spark socket.
 On this socket, a source can act only between the two messages, when it is unpickled.
 
-Measured: a trickle in 4 partitions on 2 cores, Spark 4.3, alternating blocks of micro-batches with and without this, on a machine
-with other load. The median of `addBatch` was 144 ms, and 200 ms without (96 micro-batches each).
+Measured with a trickle of records in 4 partitions on 2 cores, Spark 4.3, on a machine with other load, in alternating blocks of
+micro-batches: the median `addBatch` took 144 ms with this, and 200 ms without it (96 micro-batches each).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (si
 
 
 class PromptlyAcknowledged:
-    """Base of the readers and writers that Spark pickles into a task's command. Unpickling them acknowledges the command."""
+    """Base class of the readers and writers that Spark pickles into a task's command. Unpickling one acknowledges the command."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -50,10 +50,10 @@ class PromptlyAcknowledged:
 
 
 def sparks_socket() -> int | None:
-    """Return the descriptor from which Spark's worker reads the data that this thread unpickles. `None` outside a worker.
+    """Return the descriptor from which Spark's worker reads the data that this thread unpickles, or `None` outside a worker.
 
     Spark does not pass it to sources, but `pyspark.worker.main(infile, outfile)` is one of the callers on the stack. Other
-    sockets of the process may belong to the user, so they are left alone.
+    sockets in the process may belong to the user, so they are left alone.
     """
     infile = _infile()
     return infile.fileno() if isinstance(infile, BufferedReader) else None
@@ -74,9 +74,9 @@ def _is_worker(module: dict[str, Any]) -> bool:
 
 
 def sees_the_end() -> Callable[[], bool] | None:
-    """Return a function that tells, after the last row, whether the input was complete. `None` if that cannot be found out.
+    """Return a function that checks, after the last row, whether the input was complete; `None` if it cannot be checked.
 
-    The function waits until the JVM has sent the marker, or has shut its end of the socket. It consumes nothing from the socket.
+    The function waits until the JVM has sent the marker or shut down its end of the socket. It consumes nothing from the socket.
     """
     infile = _infile()
     peek: Callable[[int], bytes] | None = getattr(infile, "peek", None)
@@ -84,7 +84,7 @@ def sees_the_end() -> Callable[[], bool] | None:
         return None
 
     def ended() -> bool:
-        # If only a part of the marker has arrived, its first byte is enough, because nothing follows a stream that is cut off.
+        # If only part of the marker has arrived, its first byte is enough, because nothing follows a truncated stream.
         ahead = peek(len(_END_OF_STREAM))[: len(_END_OF_STREAM)]
         return bool(ahead) and _END_OF_STREAM.startswith(ahead)
 
@@ -92,7 +92,7 @@ def sees_the_end() -> Callable[[], bool] | None:
 
 
 def whole(rows: Iterator[T], ended: Callable[[], bool]) -> Iterator[T]:
-    """Yield the rows of a task, and raise an error after the last one if the input is incomplete.
+    """Yield a task's rows, and raise an error after the last one if the input is incomplete.
 
     Raises:
         InputIncomplete: Spark has cancelled the task.
@@ -108,10 +108,10 @@ def whole(rows: Iterator[T], ended: Callable[[], bool]) -> Iterator[T]:
 
 
 def acknowledge(descriptor: int) -> None:
-    """Make the kernel acknowledge received TCP data without delay (`TCP_QUICKACK`). Does nothing on systems other than Linux.
+    """Make the kernel acknowledge received TCP data without delay (`TCP_QUICKACK`). Do nothing on systems other than Linux.
 
     Args:
-        descriptor: A socket. This does nothing if it is not a TCP socket.
+        descriptor: A socket. If it is not a TCP socket, nothing happens.
     """
     if sys.platform == "linux":
         # Do not use a Python socket object: after `socket.setdefaulttimeout` it would make Spark's socket non-blocking.
@@ -121,17 +121,17 @@ def acknowledge(descriptor: int) -> None:
 
 @functools.cache
 def freeze_imports() -> None:
-    """Exclude everything that has been imported so far from garbage collection, once in each process.
+    """Exclude everything that has been imported so far from garbage collection, once per process.
 
     Spark collects a worker's garbage after every task, before the worker takes the next one. With everything that the reader
     imports, a collection takes longer than a small task.
 
-    Garbage of later tasks is collected as usual. Existing garbage is collected first, because user code that shares the worker
-    may have left some.
+    Later tasks' garbage is collected as usual. Existing garbage is collected first, because user code that shares the worker may
+    have left some.
 
     Measured with PySpark 4.3, on a machine with other load: a collection takes 8 to 13 ms of CPU time in Spark's worker alone, 13
-    to 30 ms with this package (60,000 objects), and 0.00 ms after `freeze_imports`. In a trickle in 4 partitions on 2 cores, in
-    alternating blocks, the median of `addBatch` was 144 ms with it, and 192 ms without (96 micro-batches each).
+    to 30 ms with this package (60,000 objects), and 0.00 ms after `freeze_imports`. With a trickle of records in 4 partitions on
+    2 cores, in alternating blocks, the median `addBatch` took 144 ms with it, and 192 ms without it (96 micro-batches each).
     """
     gc.collect()
     gc.freeze()
@@ -142,8 +142,8 @@ def ended_by_signals() -> Iterator[None]:
     """Make SIGTERM and SIGHUP raise SystemExit in the block, if it runs on the main thread.
 
     When an executor dies, Spark's daemon sends SIGHUP to its workers. A cluster manager that takes a container away sends
-    SIGTERM. By default Python would end immediately and leave a transaction open, for which `read_committed` consumers would
-    wait. With SystemExit, a task can end its transaction first.
+    SIGTERM. By default, Python would exit immediately and leave a transaction open, for which `read_committed` consumers would
+    wait. With SystemExit, a task can abort its transaction first.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

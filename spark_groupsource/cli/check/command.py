@@ -1,4 +1,4 @@
-"""`groupkafka check`: tests a file of options against the brokers, step by step, and prints what each step finds."""
+"""`groupkafka check`: tests the options in a file against the brokers, step by step, and prints what each step finds."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def check(conf: Path, writes: bool, as_json: bool) -> None:
 
 
 def check_source(path: Path) -> Iterator[Finding]:
-    """Check a file with a source's options, and yield the findings in the order of docs/command-line.md."""
+    """Check a file with a source's options, and yield the findings in the order listed in docs/command-line.md."""
     try:
         options = Options.parse(read_properties(path), "stream")
     except OptionError as wrong:
@@ -126,7 +126,7 @@ def check_source(path: Path) -> Iterator[Finding]:
 
 
 def check_sink(path: Path) -> Iterator[Finding]:
-    """Check a file with a sink's options, and yield the findings in the order of docs/command-line.md."""
+    """Check a file with a sink's options, and yield the findings in the order listed in docs/command-line.md."""
     try:
         options = SinkOptions.parse(read_properties(path), "stream")
     except OptionError as wrong:
@@ -144,7 +144,7 @@ def check_sink(path: Path) -> Iterator[Finding]:
 
 
 def json_shape(file: str, found: Sequence[Finding]) -> Json:
-    """Return the JSON of `groupkafka check`, with the findings in the order of the steps."""
+    """Return the output of `groupkafka check --json`, with the findings in step order."""
     return {
         "file": file,
         "errors": _number(Level.ERROR, found),
@@ -158,7 +158,7 @@ def _number(level: Level, found: Sequence[Finding]) -> int:
 
 
 def print_finding(finding: Finding, console: Console) -> None:
-    """Print a finding. On a terminal its text is a separate column, so that wrapped lines are indented."""
+    """Print a finding. On a terminal, its text is in a separate column, so that wrapped lines are indented."""
     style = _STYLES[finding.level] if console.is_terminal else ""
     table = Table.grid(padding=(0, 1, 0, 0))
     for width in (_LEVEL_WIDTH, _CHECK_WIDTH):

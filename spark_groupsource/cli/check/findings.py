@@ -1,7 +1,7 @@
-"""Defines the findings of `groupkafka check`, and the steps that source and sink share: files, brokers, TLS and login.
+"""Defines `groupkafka check` findings, and the steps that the source and the sink share: files, brokers, TLS and login.
 
-A finding tells what a step found. If something is wrong, it also tells what this means for the query or its data, and what to do.
-A finding that is `ok` has no advice.
+A finding describes what a step found. If something is wrong, it also explains what this means for the query or its data, and what
+to do. An `ok` finding has no advice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionEr
 
 
 class Level(Enum):
-    """The severity of a finding. With an error the query cannot run with these options."""
+    """A finding's severity. If there is an error, the query cannot run with these options."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,29 +39,29 @@ def ok(check: str, text: str) -> Finding:
 
 
 def warning(check: str, text: str) -> Finding:
-    """Return a finding with which the query can still run."""
+    """Return a finding that does not prevent the query from running."""
     return Finding(Level.WARNING, check, text)
 
 
 def error(check: str, text: str) -> Finding:
-    """Return a finding with which the query cannot run."""
+    """Return a finding that prevents the query from running."""
     return Finding(Level.ERROR, check, text)
 
 
 class Connected(Protocol):
-    """The options and brokers of a source or a sink."""
+    """A source's or sink's options and brokers."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
-        """The options `kafka.*`, translated for librdkafka."""
+        """The `kafka.*` options, translated for librdkafka."""
 
     @property
     def topics(self) -> Topics:
-        """The topics at the brokers. The first use makes a client, and may raise OptionError or AuthenticationFailed."""
+        """The brokers' topics. The first use creates a client, and may raise OptionError or AuthenticationFailed."""
 
 
 def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
-    """Report files in the settings that cannot be read. librdkafka would report a missing file only as a failure of TLS."""
+    """Report files in the settings that cannot be read. librdkafka would report a missing file only as a TLS failure."""
     for name, value in sorted(kafka.items()):
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
             text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
@@ -69,7 +69,7 @@ def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
-    """Report whether the brokers answer, and with which security. Return whether they answer: all other steps need them."""
+    """Report whether the brokers answer, and how the connection is secured. Return whether the other steps can go ahead."""
     unreadable = list(_unreadable_files(known.kafka))
     yield from unreadable
     if unreadable:
@@ -90,7 +90,7 @@ def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
 
 
 def judge_security(kafka: Mapping[str, str]) -> Finding:
-    """Return a finding about the security of the connection on which the brokers have answered."""
+    """Return a finding about the security of a connection on which the brokers have answered."""
     protocol = kafka.get("security.protocol", "plaintext").upper()
     parts = [protocol]
     if "SASL" in protocol:
@@ -111,5 +111,5 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
 
 
 def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
-    """Return whether this user lacks the right to an operation (KIP-430). `None` means that the broker does not report rights."""
+    """Return whether this user lacks the right to an operation (KIP-430); `False` if the broker does not report rights."""
     return allowed is not None and operation not in allowed

@@ -1,6 +1,6 @@
 """Checks whether a query may join its group: the ACL, the group protocol, the members' assignor, and the brokers' settings.
 
-No step joins the group, because joining would start a rebalance. The steps judge from the coordinator's description instead.
+No step joins the group, because joining would start a rebalance. The steps rely on the coordinator's description instead.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ COOPERATIVE = "cooperative-sticky"
 _NO_ACL = MISSING_ACL[KafkaError.GROUP_AUTHORIZATION_FAILED]
 
 REFUSED_ASSIGNOR = "groupkafka-check"
-"""An assignor that no broker has. A broker with KIP-848 refuses a heartbeat that names it, before it touches the group."""
+"""An assignor that no broker has. A broker with KIP-848 refuses a heartbeat with this assignor before changing the group."""
 
 TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
-"""Errors of brokers without KIP-848. librdkafka may replace the code by `_FATAL`, but then quotes the error's text."""
+"""Errors from brokers without KIP-848. librdkafka may replace the code with `_FATAL`, but then quotes the error message."""
 
 _refusals_log = logging.getLogger("spark_groupsource.librdkafka.refusals")
 """A disabled logger, because librdkafka would log the expected refusal as a fatal error."""
@@ -81,7 +81,7 @@ def _state_text(group: GroupView | None) -> str:
 def compare_assignors(source: Source) -> Iterator[Finding]:
     """Report whether the group would accept this query as a member.
 
-    The rules are those of the group coordinator: under the classic protocol, all members must offer a common assignor. The
+    This follows the group coordinator's rules: under the classic protocol, all members must offer a common assignor. The
     coordinator returns only the assignor in use, not all assignors that the members offer.
     """
     options, group = source.options, source.group
@@ -139,7 +139,7 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
 
 
 def compare_instance_ids(source: Source) -> Iterator[Finding]:
-    """Report whether a member already uses the instance id of the options, if they have one."""
+    """Report whether a member already uses the instance id from the options, if one is set."""
     name = source.options.group_instance_id
     if name is None:
         return
@@ -161,8 +161,8 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
 def count_members(source: Source) -> Iterator[Finding]:
     """Report whether there is a partition for each member, if the group has members.
 
-    Members that own only partitions of other topics do not count. A member without partitions counts, because its subscription is
-    not known.
+    Members that own only partitions in other topics do not count. A member without partitions counts, because its subscription is
+    unknown.
     """
     members = [
         member
@@ -184,7 +184,7 @@ def count_members(source: Source) -> Iterator[Finding]:
 
 
 def ask_for_protocol(source: Source) -> Iterator[Finding]:
-    """Report whether the brokers support KIP-848, by a request that they are sure to refuse, so that no member joins."""
+    """Report whether the brokers support KIP-848, using a request that they always refuse, so that no member joins."""
     if source.options.group_protocol == "classic":
         return
     refusal = refusal_of(source.options)
@@ -202,9 +202,9 @@ def ask_for_protocol(source: Source) -> Iterator[Finding]:
 
 
 def refusal_of(options: Options) -> KafkaError | None:
-    """Send a request to join that brokers with KIP-848 refuse, and return their error; `None` if they do not answer in time."""
+    """Send a join request that brokers with KIP-848 refuse, and return their error, or `None` if they do not answer in time."""
     errors: list[KafkaError] = []
-    # Without the instance id: with it, this client would take the place of the static member that may be running.
+    # Leave out the instance id. With it, this client would take the place of a static member that may be running.
     kafka = {name: value for name, value in options.kafka.items() if name != "group.instance.id"}
     settings = {
         **member_settings(kafka),
@@ -286,16 +286,16 @@ def _find_retention(source: Source, minutes: int) -> Iterator[Finding]:
 
 
 def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[TopicPartition, int | None]) -> Iterator[Finding]:
-    """Report whether the group's commits may expire before the query starts, if it has commits of subscribed partitions.
+    """Report whether the group's commits may expire before the query starts, if it has commits for subscribed partitions.
 
-    The brokers delete the commits of a group that has had no members for this time (KIP-211). They do not report when the last
-    member left. So this step judges from the times of the claims, and from whether the group has read records of that time.
+    The brokers delete a group's commits when it has had no members for this long (KIP-211), but they do not report when the last
+    member left. So this step uses the times of the claims, and whether the group has read records written within that time.
 
     Args:
         source: the query, with its group.
-        minutes: `offsets.retention.minutes` of the brokers.
-        now_s: seconds since 1970.
-        first: for each partition, the offset of the first record that was written within that time; `None` if there is none.
+        minutes: the brokers' `offsets.retention.minutes`.
+        now_s: the current Unix time in seconds.
+        first: for each partition, the offset of the first record written within that time, or `None` if there is none.
     """
     with_commit = [view for view in source.views if view.commit is not None]
     if not with_commit:

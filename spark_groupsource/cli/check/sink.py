@@ -1,6 +1,6 @@
-"""Checks whether a query may write to its topic: the ACLs, the size of its batches, its groups and its transactions.
+"""Checks whether a query may write to its topic: the ACLs, the batch size, the groups and the transactions.
 
-No record is written.
+It writes no records.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _GROUPS_BEGIN = (
 
 @dataclass
 class Sink:
-    """The options of a sink, and the topic that the first step found."""
+    """A sink's options, and the topic that the first step found."""
 
     kafka: Mapping[str, str]
-    """The options `kafka.*`, translated for librdkafka."""
+    """The `kafka.*` options, translated for librdkafka."""
     settings: SinkSettings
     topic: str | None = None
-    """The topic, if it may be written to. `describe_topic` adds it."""
+    """The topic, if the user may write to it. `describe_topic` sets it."""
 
     @cached_property
     def topics(self) -> Topics:
-        """The topics at the brokers.
+        """The brokers' topics.
 
         Raises:
-            OptionError: As `Topics` does.
-            AuthenticationFailed: As `Topics` does.
+            OptionError: See `Topics`.
+            AuthenticationFailed: See `Topics`.
         """
         return Topics(self.settings.requests, NO_SUBSCRIPTION, read_committed=False, patience_s=CHECK_STEP_S)
 
@@ -57,7 +57,7 @@ class Sink:
 
 
 def describe_topic(sink: Sink) -> Iterator[Finding]:
-    """Report whether the topic exists and may be written to. If so, add it to `sink`."""
+    """Report whether the topic exists and the user may write to it. If so, add the topic to `sink`."""
     name = sink.settings.topic
     if name is None:
         yield ok("topics", "the option topic is not set, so each row names its topic. No topic was checked")
@@ -82,7 +82,7 @@ def _needs(topic: str, missing: list[str]) -> Finding:
 
 
 def compare_batch_size(sink: Sink) -> Iterator[Finding]:
-    """Report how large the batches of rows are, because librdkafka does not split a batch that is too large for the topic."""
+    """Report how large batches can get, because librdkafka does not split a batch that is too large for the topic."""
     topic, producer = sink.topic, sink.settings.producer
     if topic is None:
         return
@@ -144,7 +144,7 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
 
 
 def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
-    """Report how many records open transactions hide in the topic, and which tasks may have them open."""
+    """Report how many of the topic's records are hidden by open transactions, and which tasks may have these open."""
     topic, requests = sink.topic, sink.settings.requests
     if topic is None:
         return

@@ -1,6 +1,6 @@
-"""Checks what a query would read: the topics, where it starts, a few records, the claims of other queries, and the checkpoint.
+"""Checks what a query would read: the topics, where it starts, a few records, other queries' claims, and the checkpoint.
 
-Nothing is written, and each request takes about ten seconds at most.
+It writes nothing, and each request takes at most about ten seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from spark_groupsource.version import another_version
 _NO_ACL = MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
 LAST_OFFSETS = 100
-"""How many offsets before a partition's end are read to test the settings."""
+"""How many offsets at the end of a partition are read to test the settings."""
 
 OTHERWISE = """\
 Until that is corrected, the claims of a finished micro-batch are confirmed only with the next trigger, and its records count as \
@@ -50,24 +50,24 @@ lag until then, unless the driver's program calls spark_groupsource.register."""
 
 @dataclass
 class Source:
-    """The options of a source, and the results of earlier steps that later steps need."""
+    """A source's options, and the results of earlier steps that later steps need."""
 
     options: Options
     partitions: list[TopicPartition] = field(default_factory=list)
     """The partitions of the topics that this user may read. `describe_topics` adds them."""
     group: GroupView | None = None
-    """The group; `None` if it does not exist. `describe_group` adds it."""
+    """The group, or `None` if it does not exist. `describe_group` sets it."""
     logs: LogState | None = None
-    """The starts and ends of the partitions' logs. `find_start` adds them."""
+    """The starts and ends of the partitions' logs. `find_start` sets them."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
-        """The options `kafka.*`, translated for librdkafka."""
+        """The `kafka.*` options, translated for librdkafka."""
         return self.options.kafka
 
     @cached_property
     def topics(self) -> Topics:
-        """The topics at the brokers, as a query with these options would see them.
+        """The brokers' topics, as a query with these options would see them.
 
         Raises:
             OptionError, AuthenticationFailed: See `Topics`.
@@ -75,7 +75,7 @@ class Source:
         return self.topics_as(read_committed=self.options.read_committed)
 
     def topics_as(self, *, read_committed: bool) -> Topics:
-        """Return the topics at the brokers, with last stable offsets or with high watermarks as ends."""
+        """Return the brokers' topics, with last stable offsets or high watermarks as ends."""
         return Topics(self.options.client_settings(), self.options, read_committed=read_committed, patience_s=CHECK_STEP_S)
 
     @property
@@ -132,19 +132,19 @@ def _readable_text(readable: Mapping[str, TopicDescription]) -> str:
 
 @dataclass(frozen=True)
 class NewestBatch:
-    """The last micro-batch in the offset log of a checkpoint."""
+    """The last micro-batch in a checkpoint's offset log."""
 
     number: int
     plans: tuple[PlanOffset, ...]
-    """The offsets of this package's sources in it. Empty if the query reads only from other sources."""
+    """Its offsets for this package's sources. Empty if the query reads only from other sources."""
     finished: bool
-    """Whether it is in the commit log."""
+    """Whether the micro-batch is in the commit log."""
     refused: str | None = None
     """Why a query cannot continue from an offset of this micro-batch, if another version of this package wrote it."""
 
 
 def read_checkpoint(source: Source) -> Iterator[Finding]:
-    """Report whether the checkpoint of the options can be read, and which group it belongs to. Give up after CHECK_STEP_S."""
+    """Report whether the checkpoint in the options can be read, and which group it belongs to. Give up after CHECK_STEP_S."""
     location = source.options.checkpoint_location
     if location is None:
         return
@@ -178,7 +178,7 @@ def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -
     Args:
         options: the query's options.
         named: the location as text, without its password.
-        newest: the last micro-batch in the offset log; `None` if there is none.
+        newest: the last micro-batch in the offset log, or `None` if there is none.
     """
     if newest is None:
         return ok("checkpoint", f"{named}: has no micro-batch yet (folder offsets), as before the first start of a query")
@@ -201,14 +201,14 @@ def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -
 
 
 def newest_batch(location: str) -> NewestBatch | None:
-    """Return the last micro-batch of a checkpoint; `None` if the offset log has none, or there is no such folder.
+    """Return a checkpoint's last micro-batch, or `None` if the offset log is empty or the folder does not exist.
 
     Args:
         location: the query's `checkpointLocation`.
 
     Raises:
         CheckpointUnreadable: The files cannot be read.
-        OffsetError: As `offset_log.source_lines` does.
+        OffsetError: See `offset_log.source_lines`.
     """
     files = CheckpointFiles(location)
     logged = files.batches("offsets")
@@ -238,7 +238,7 @@ def _refused(line: str) -> str | None:
 
 
 def name_reader(_source: Source) -> Iterator[Finding]:
-    """Report which reader this machine uses for records, and why."""
+    """Report which of the package's readers this machine uses, and why."""
     reader = installed_reader()
     if reader.reason is None:
         yield ok("reader", f"this machine has the {reader.name} reader, with librdkafka {libversion()[0]}")
@@ -254,11 +254,11 @@ def name_reader(_source: Source) -> Iterator[Finding]:
 def find_start(source: Source) -> Iterator[Finding]:
     """Ask the leaders where their logs start and end, add the answers to `source`, and report where a query would start."""
     if not source.partitions:
-        return  # `describe_topics` has said why
+        return  # `describe_topics` has reported why
     options, topics, partitions = source.options, source.topics, source.partitions
     without_commit = [partition for partition in partitions if source.commits.get(partition) is None]
     try:
-        # Ask for the ends before the ids, as a query does, so that a new topic's end is not taken for the old topic's.
+        # Ask for the ends before the ids, as a query does, so that a new topic's end is not mistaken for the old topic's.
         ends = all_ends(topics, partitions)
         starts = topics.starts(partitions)
         source.logs = LogState(topics.ids({partition.topic for partition in partitions}), starts, ends)
@@ -278,7 +278,7 @@ def judge_start(
     starting: Mapping[TopicPartition, int],
     logs: LogState,
 ) -> Iterator[Finding]:
-    """Report where a query would start, and what is lost.
+    """Report where a query would start, and which records are lost.
 
     Args:
         options: the query's options.
@@ -318,7 +318,7 @@ def _adopted(
     starting: Mapping[TopicPartition, int],
     logs: LogState,
 ) -> tuple[dict[TopicPartition, CommitRecord], list[PartitionLoss]]:
-    """Return the commit record with which a new query would adopt each partition, and the losses that it would find."""
+    """Return the commit record with which a new query would adopt each partition, and the losses that it would detect."""
     stream, done = Stream("check"), evidence(commits.values())
     records: dict[TopicPartition, CommitRecord] = {}
     losses: list[PartitionLoss] = []
@@ -351,9 +351,9 @@ def _judge_losses(options: Options, losses: Collection[PartitionLoss]) -> Findin
 
 
 def fetch_records(source: Source) -> Iterator[Finding]:
-    """Report whether records can be read with the settings of a query's tasks."""
+    """Report whether records can be read with the settings that a query's tasks use."""
     if source.logs is None:
-        return  # `find_start` has said why
+        return  # `find_start` has reported why
     reader = f"the {installed_reader().name} reader"
     last = last_offsets(source.logs)
     if last is None:
@@ -371,7 +371,7 @@ def fetch_records(source: Source) -> Iterator[Finding]:
 
 
 def last_offsets(logs: LogState) -> FetchRange | None:
-    """Return the last offsets of the first partition that is not empty; `None` if all partitions are empty."""
+    """Return the last offsets of the first partition that is not empty, or `None` if all partitions are empty."""
     for partition in sorted(logs.starts.keys() & logs.ends.keys()):
         start, end = logs.starts[partition], logs.ends[partition]
         if end > start:
@@ -380,9 +380,9 @@ def last_offsets(logs: LogState) -> FetchRange | None:
 
 
 def find_open_transactions(source: Source) -> Iterator[Finding]:
-    """Report how many records open transactions hide, if the query reads only committed records."""
+    """Report how many records are hidden by open transactions, if the query reads only committed records."""
     if not source.partitions:
-        return  # `describe_topics` has said why
+        return  # `describe_topics` has reported why
     if not source.options.read_committed:
         yield ok("isolation", "read_uncommitted: records of open and aborted transactions are read too")
         return
@@ -406,7 +406,7 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
 
 
 def read_formats(source: Source) -> Iterator[Finding]:
-    """Report commit records of subscribed partitions that this version cannot read."""
+    """Report commit records for subscribed partitions that this version cannot read."""
     unread = [(view.partition, view.other_format) for view in source.views if view.other_format is not None]
     for version in sorted({found for _, found in unread}):
         partitions = listed(sorted(partition for partition, found in unread if found == version))
@@ -415,7 +415,7 @@ def read_formats(source: Source) -> Iterator[Finding]:
 
 
 def list_claims(source: Source) -> Iterator[Finding]:
-    """Report the ranges that are held, and what a query with a new checkpoint would do with them."""
+    """Report held ranges, and what a query with a new checkpoint would do with them."""
     group = source.group
     ranges = [] if group is None else [claimed for view in source.views for claimed in claimed_of(group, view)]
     held = [claimed for claimed in ranges if claimed.kind == "held"]

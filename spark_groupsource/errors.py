@@ -120,7 +120,7 @@ class AssignmentTimeout(MembershipError):
 
 
 class MemberFenced(MembershipError):
-    """Another process joined the group with the same `kafka.group.instance.id` (KIP-345) and replaced this member."""
+    """Another process joined the group with the same `kafka.group.instance.id` (KIP-345)."""
 
 
 class GroupActive(MembershipError):

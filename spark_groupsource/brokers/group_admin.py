@@ -504,8 +504,8 @@ def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
         leaderless = [partition.id for partition in partitions if partition.leader is None]
         if topic == OFFSETS_TOPIC and leaderless:
             raise BrokerUnavailable(
-                f"Partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker lists the groups in it. Nothing was "
-                "changed. Start the brokers that have its replicas."
+                f"Partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker lists the groups in it. Start the "
+                "brokers that have its replicas."
             )
         away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
     return away.get(OFFSETS_TOPIC, any(away.values()))

@@ -180,7 +180,7 @@ class Truncations:
         if unknown := sorted(positions.keys() - found.keys()):
             log.warning(
                 "the leaders of %s do not answer whether their logs still have the records that the query read before (%s). The "
-                "query reads nothing from these partitions until they do. Nothing is lost",
+                "query reads nothing from these partitions until they do. Whether records are lost is not known yet",
                 listed(unknown),
                 listed(sorted({failed[partition].str() for partition in failed.keys() - found.keys()}))
                 or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",

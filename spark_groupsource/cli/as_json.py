@@ -1,4 +1,4 @@
-"""Builds the parts of the `--json` output that several commands share. Fields may be added, but none is renamed or removed.
+"""Builds the parts of the `--json` output that several commands share. Later versions may add fields, but rename and remove none.
 
 Offsets and counts are numbers, or `null` if unknown. Times are ISO 8601 in UTC. Lists are sorted by topic and partition, and
 members by client id and member id. Names are not changed, but all non-ASCII characters are escaped.

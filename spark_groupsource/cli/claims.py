@@ -121,7 +121,7 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
     ranges, name = claimed_in(group), printable(group.group)
     if not ranges:
         unless_unread = " in the other partitions" if unread else ""
-        text = f"nothing is claimed{unless_unread}; every record below the committed offsets has been processed."
+        text = f"nothing is claimed{unless_unread}."
         if not any(view.committed is not None for view in group.partitions):
             text = "no committed offset is visible, so it is not known whether anything is claimed."
         console.print(Text(f"group {name}: {text} Brokers show only the topics that this user may describe."))

@@ -123,15 +123,14 @@ def _member(member: GroupMember, name: str) -> Json:
 
 def _partition(group: GroupView, view: PartitionView) -> Json:
     ranges = claimed_of(group, view)
-    readable = view.other_format is None
-    sizes = total(ranges)
+    in_flight, held = claimed_sizes(group, view)
     return {
         **place(view.partition),
         "committed": view.committed,
         "end": view.end,
         "lag": lag_in(view),
-        "in_flight": sizes.in_flight if readable else None,
-        "held": sizes.held if readable else None,
+        "in_flight": in_flight,
+        "held": held,
         "position": position_in(view),
         "member_id": None if view.member is None else view.member.member_id,
         "stream": view.stream,

@@ -305,10 +305,10 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
     """Return the error for a checkpoint that lacks plans which the group's records show."""
     return CheckpointBehindGroup(
-        f"{partition}: the group's record shows claim number {newest} of stream {stream.name}, but the newest one in this "
-        f"query's checkpoint is {stream.logged}. Either a second driver runs on this checkpoint, or the checkpoint was restored "
-        "from an older copy, or is itself a copy. The query stops, because it would otherwise plan other records under batch "
-        "ids that the sink already has and ignores. Choose:\n"
+        f"{partition}: the group's record shows plan {newest} of stream {stream.name}, but the newest one in this query's "
+        f"checkpoint is {stream.logged} (`plan` in the files of the folder offsets). Either a second driver runs on this "
+        "checkpoint, or the checkpoint was restored from an older copy, or is itself a copy. The query stops, because it would "
+        "otherwise plan other records under batch ids that the sink already has and ignores. Choose:\n"
         "  - A second driver runs on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "

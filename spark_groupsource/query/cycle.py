@@ -279,11 +279,10 @@ class Cycle:
         if not claims.waiting:
             return claims.granted
         raise ClaimTimeout(
-            f"Plan {stream.logged} of stream {stream.name} waits for "
-            f"{with_ranges(stream, claims.waiting, most=len(claims.waiting))}. This driver does not "
-            f"own these partitions now, and no member of group {self._options.group_id} has adopted them within "
-            f"{patience_ms} ms (assignmentTimeout). No record is lost. Restart the query, which then continues with this plan. A "
-            "crashed member keeps its partitions until its session times out; `groupkafka describe --group "
+            f"A micro-batch of stream {stream.name} waits for {with_ranges(stream, claims.waiting, most=len(claims.waiting))}. "
+            f"This driver does not own these partitions now, and no member of group {self._options.group_id} has adopted them "
+            f"within {patience_ms} ms (assignmentTimeout). No record is lost. Restart the query, which then continues with this "
+            "micro-batch. A crashed member keeps its partitions until its session times out; `groupkafka describe --group "
             f"{self._options.group_id}` shows the members."
         )
 

@@ -243,7 +243,16 @@ def check_elsewhere_again(
     if choice.covers(batch) or newest < batch:
         return
     if is_behind(batch, None, before) and newest > batch:
-        raise _behind(name, batch, newest)
+        raise CheckpointBehindSink(
+            f"{name}: micro-batch {batch} is written, but micro-batch {newest} had been written before, with "
+            f"{_rows_elsewhere(newest, elsewhere)[1]}. The checkpoint was restored from an older copy, and "
+            "transactionalIdPrefix or topic was changed, and the brokers did not list those groups when the tasks looked for "
+            f"them. Rows of micro-batch {batch} may be duplicated. Choose:\n"
+            "  - Start the query with its latest checkpoint, and with the earlier transactionalIdPrefix and topic. No other "
+            "row is missing or duplicated.\n"
+            f"  - rewriteBatch={batch}: the query continues with this checkpoint, and writes everything after it again. No row "
+            f"is missing. Rows of micro-batches {batch} to {newest} may be duplicated."
+        )
     if not any(place.newest == batch for place in elsewhere):
         return
     rows, places = _rows_elsewhere(batch, elsewhere)

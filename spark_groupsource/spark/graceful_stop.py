@@ -217,6 +217,7 @@ class _Stop:
         # Read these before checking the request. A run has no progress before its first trigger, which removes earlier requests.
         progress, status = self._query.lastProgress, self._query.status
         if self._has_ended(status):
+            self.report_finished()  # its source waits briefly for this report before it leaves
             return True
         lines = self._lines("availableOffsets")
         if self._is_new(status, lines):  # nothing is claimed before the first micro-batch is in the offset log
@@ -233,6 +234,7 @@ class _Stop:
                 for stream in unasked:  # no source is left to answer
                     del self._asked[stream]
                     self._reports.end_stop(stream)
+                self.report_finished()
                 return True
         finished = self.report_finished()
         if not self._is_between(progress, status) or _unfinished(planned, finished):

@@ -162,6 +162,25 @@ def test_the_running_micro_batch_is_finished_however_its_sink_works(queries: Que
     assert planned == finished == 2
 
 
+def test_a_query_that_ends_after_the_micro_batch_in_which_it_is_stopped_leaves_nothing_claimed(
+    queries: Queries, backlog: str, left: Left
+) -> None:
+    """No later trigger and no listener confirms this micro-batch. It ends right after its commit, before the next check."""
+    is_in_it, may_end = threading.Event(), threading.Event()
+
+    def block(_: DataFrame, __: int) -> None:
+        is_in_it.set()
+        may_end.wait()
+
+    query = queries("a", backlog).start(foreach_batch=block, once=True)
+    assert is_in_it.wait(180)
+    threading.Timer(1.0, may_end.set).start()
+    assert patiently(stop_gracefully, query)
+    assert left(backlog) == (0, 0)
+    planned, finished = micro_batches(query)
+    assert planned == finished == 1
+
+
 def test_past_the_timeout_it_is_interrupted_and_says_what_stays_claimed(
     queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:

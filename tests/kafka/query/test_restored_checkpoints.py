@@ -36,7 +36,7 @@ def test_it_is_refused_although_other_streams_own_every_partition_since(
     a.done = a.logged = older
     a.restart()
     with pytest.raises(
-        CheckpointBehindGroup, match=rf"the group's record shows claim number 2 of stream {a.done.stream}.* checkpoint is 1"
+        CheckpointBehindGroup, match=rf"the group's record shows plan 2 of stream {a.done.stream}.* checkpoint is 1"
     ):
         a.plan()
     c.cycle.stop()

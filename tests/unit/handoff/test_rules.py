@@ -129,7 +129,7 @@ class TestAPartitionIsAcquired:
 
     def test_that_knows_a_newer_plan_of_this_stream_stops_the_query_with_each_way_out_and_what_it_costs(self) -> None:
         with pytest.raises(
-            CheckpointBehindGroup, match=r"orders-3: the group's record shows claim number 8 of stream me, .* checkpoint is 7\."
+            CheckpointBehindGroup, match=r"orders-3: the group's record shows plan 8 of stream me, .* checkpoint is 7 "
         ) as raised:
             adopted(LOGGED, record("me", 8, done=7, at=300))
         what, *ways = str(raised.value).splitlines()
@@ -143,7 +143,7 @@ class TestAPartitionIsAcquired:
         assert "heldClaims=hold never reads them (missing" in ways[2]
 
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
-        with pytest.raises(CheckpointBehindGroup, match="claim number 9"):
+        with pytest.raises(CheckpointBehindGroup, match="plan 9"):
             adopted(LOGGED, record("other", 4, at=300, owed=(OwedRange("me", 9, 200, 300),)))
 
 
@@ -162,11 +162,9 @@ class TestLaterOwnersRememberAStream:
     def test_with_its_newest_plan_whoever_owns_the_partition(self) -> None:
         commit = self.passed_on(record("me", 8, done=8, at=300), "b", "c")
         assert commit.past == (PastStream("me", 8, 8), PastStream("b", 0, 0))
-        with pytest.raises(
-            CheckpointBehindGroup, match=r"the group's record shows claim number 8 of stream me, .* checkpoint is 7\."
-        ):
+        with pytest.raises(CheckpointBehindGroup, match=r"the group's record shows plan 8 of stream me, .* checkpoint is 7 "):
             adopted(LOGGED, commit)
-        with pytest.raises(CheckpointBehindGroup, match="claim number 8"):
+        with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             refuse_behind(LOGGED, {ORDERS: commit, TopicPartition("orders", 4): Foreign(5), TopicPartition("orders", 5): None})
         refuse_behind(replace(DURABLE, logged=8, durable=8), {ORDERS: commit})
 
@@ -436,7 +434,7 @@ class TestARangeOfAPlan:
         assert read_commit(claimed.offset, claimed.metadata()) == claimed
 
     def test_of_a_checkpoint_that_is_behind_the_group_stops_the_query(self) -> None:
-        with pytest.raises(CheckpointBehindGroup, match="claim number 8"):
+        with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             verdict(record("me", 8, done=7, at=300))
 
 

@@ -142,7 +142,7 @@ def test_a_claim_waits_until_the_next_owner_has_adopted(run: Run) -> None:
 def test_a_claim_that_waits_too_long_says_for_what(run: Run) -> None:
     logged = run.logged()
     run.lose(RETURNS)
-    with pytest.raises(ClaimTimeout, match=rf"Plan 0 of stream {logged.stream} waits for returns-0 \[7, 12\)\."):
+    with pytest.raises(ClaimTimeout, match=rf"A micro-batch of stream {logged.stream} waits for returns-0 \[7, 12\)\."):
         run.cycle.claim(run.durable, logged)
 
 

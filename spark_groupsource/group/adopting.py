@@ -1,7 +1,7 @@
-"""Adopts acquired partitions: decides when to try each, how long it may fail, and which record to write.
+"""Adopts acquired partitions: decides when to try each one, how long it may keep failing, and which record to write.
 
-The survey asks the brokers first (survey.py), and the ledger writes the records. A partition of a deleted topic may wait for
-ever.
+The survey asks the brokers first (survey.py), and the ledger writes the records. A partition whose topic was deleted may wait
+forever.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from spark_groupsource.patience import Failures
 log = logging.getLogger(__name__)
 
 LOOK_FOR_DELETED_EVERY_S = 1.0
-"""How often to check whether a deleted topic has been created again."""
+"""How often to check whether a deleted topic has been recreated."""
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
-"""Returns what the group has committed for partitions."""
+"""Returns the group's commits for these partitions."""
 
 
 class Adopting:
-    """Tracks the partitions that are not adopted yet. Used on the consumer's thread."""
+    """Tracks the partitions that have not been adopted yet. Used on the consumer's thread."""
 
     def __init__(self, survey: Survey, *, fail_on_data_loss: bool, patience_s: float, clock: Callable[[], float]) -> None:
-        """Start without a partition.
+        """Start with no partitions.
 
         Args:
             survey: asks the brokers.
-            fail_on_data_loss: whether a topic that was created again is an error, or is read from its beginning.
-            patience_s: how many seconds retriable errors may delay a partition, counted for each partition.
+            fail_on_data_loss: whether a recreated topic is an error. If not, it is read from the beginning.
+            patience_s: how many seconds retriable errors may delay a partition. Each partition has its own limit.
             clock: returns seconds, monotonic.
         """
         self._survey = survey
         self._fail_on_data_loss = fail_on_data_loss
         self._failures: Failures[TopicPartition] = Failures(patience_s, clock=clock)
         self._tried: frozenset[TopicPartition] = frozenset()
-        """The partitions of the current attempt, to which an error applies."""
+        """The partitions in the current attempt. An error applies to these."""
         self._partitions: set[TopicPartition] = set()
         self._deleted: set[TopicPartition] = set()
-        """The partitions whose topic does not exist. Their patience does not run."""
+        """The partitions whose topic does not exist. The time limit does not apply to them."""
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """The partitions that are not adopted yet."""
+        """The partitions that have not been adopted yet."""
         return self._partitions
 
     @property
     def undecided(self) -> bool:
-        """Whether some partition still has no answer from the brokers, not even an error."""
+        """Whether the brokers have yet to answer for some partition. An error counts as an answer."""
         return bool(self._survey.unanswered)
 
     @property
     def only_deleted(self) -> bool:
-        """Whether no partition is left, or only partitions of deleted topics."""
+        """Whether the only partitions left, if any, belong to deleted topics."""
         return self._partitions <= self._deleted
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
@@ -69,7 +69,7 @@ class Adopting:
         self._survey.acquired(partitions)
 
     def wait_for_topics(self, partitions: Collection[TopicPartition]) -> None:
-        """Start over with partitions of a deleted topic. They wait until it is created again, or the group revokes them."""
+        """Start over with partitions whose topic was deleted. They wait until it is recreated or the group revokes them."""
         self._partitions.update(partitions)
         self._deleted.update(partitions)
         self._failures.put_off(partitions, LOOK_FOR_DELETED_EVERY_S)
@@ -80,7 +80,7 @@ class Adopting:
         self._failures.forget(partitions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget partitions that this member no longer has. Answers that still come for them are ignored."""
+        """Forget partitions that this member no longer has. Later answers about them are ignored."""
         self.adopted(partitions)
         self._deleted.difference_update(partitions)
         self._survey.forget(partitions)
@@ -90,18 +90,18 @@ class Adopting:
 
         Args:
             stream: the stream as its checkpoint describes it.
-            fetch: returns what the group has committed.
-            draining: partitions that the group has revoked. They are no longer adopted.
+            fetch: returns the group's commits.
+            draining: partitions that the group has revoked. These are not adopted any more.
 
         Raises:
-            GroupKafkaError: the group's commits cannot be fetched from the coordinator.
+            GroupKafkaError: the group's commits could not be fetched from the coordinator.
         """
         due = self._failures.due(self._partitions.difference(self._survey.asked, draining))
         if not due:
             return
         self._tried = frozenset(due)
         commits = fetch(due)
-        # Ask separately about partitions that have failed before, because a leader that does not answer would delay the others.
+        # Ask separately about partitions that have failed before, because an unresponsive leader would delay the others.
         failing = self._failures.failing(due)
         for part in (due - failing, failing):
             self._survey.ask(stream, {partition: commits[partition] for partition in part})
@@ -114,9 +114,9 @@ class Adopting:
             draining: as in `ask`.
 
         Raises:
-            BrokerUnavailable: a leader has not answered for longer than the patience.
-            DataLossError: a topic was deleted and created again, and `fail_on_data_loss` is true.
-            GroupKafkaError: the brokers could not be asked.
+            BrokerUnavailable: a leader has not answered within `patience_s`.
+            DataLossError: a topic was deleted and recreated, and `fail_on_data_loss` is true.
+            GroupKafkaError: the request to the brokers failed.
         """
         for partitions, answer in self._survey.answers(stream):
             self._tried = partitions
@@ -129,19 +129,19 @@ class Adopting:
             yield found
 
     def try_again(self, error: GroupKafkaError, *, passing: bool = False) -> bool:
-        """Note that the current attempt has failed, and decide whether to try its partitions again.
+        """Record that the current attempt failed, and decide whether to retry its partitions.
 
         Args:
-            error: the reason.
-            passing: whether the error is retriable here, although it usually is not.
+            error: why it failed.
+            passing: whether to treat the error as retriable here, although it usually is not.
 
         Returns:
-            Whether to try again: the error is retriable, and has not lasted for longer than the patience.
+            Whether to retry: the error is retriable and has not lasted longer than `patience_s`.
         """
         failed = self._tried & self._partitions
         self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
-        # A deleted topic does not end the query: the group will revoke its partitions, or the topic is created again.
+        # A deleted topic does not make the query fail: the group will revoke its partitions, or the topic will be recreated.
         passing = passing or error.passing or isinstance(error, TopicNotFound)
         if at_end or not passing:
             return False
@@ -149,7 +149,7 @@ class Adopting:
         return True
 
     def _note_unknown(self, found: BrokersAnswer) -> None:
-        """Note the partitions that cannot be adopted now. Raise an error if their leader has been silent for too long."""
+        """Note the partitions that cannot be adopted now. Raise an error if their leader has not answered for too long."""
         unknown = set(found.unknown)
         newly_unknown = unknown - self._failures.failing(unknown)
         if newly_unknown:
@@ -172,7 +172,7 @@ class Adopting:
 def adopted_records(
     stream: Stream, found: BrokersAnswer, *, done: Evidence, cluster_id: str | None, member: str | None
 ) -> dict[TopicPartition, CommitRecord]:
-    """Return the record of each partition that can be adopted, in the stream's name.
+    """Return the record that the stream writes to adopt each partition that can be adopted.
 
     Args:
         stream: the stream that adopts.
@@ -188,7 +188,7 @@ def adopted_records(
             commit,
             starting_offset=found.starting.get(partition, 0),
             done=done,
-            topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds the id
+            topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan looks up the id
             cluster_id=cluster_id,
             member=member,
         )

@@ -1,6 +1,6 @@
-"""Asks the brokers, before a partition is adopted, where it starts and whether its topic was created again.
+"""Before a partition is adopted, asks the brokers where it starts and whether its topic was recreated.
 
-`ask_brokers` runs on a thread of survey.Survey. The rules that use the answers are in handoff/rules.py.
+`ask_brokers` runs on one of survey.Survey's threads. The rules that use the answers are in handoff/rules.py.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BrokersAnswer:
-    """The brokers' answers about partitions that will be adopted."""
+    """The brokers' answers about partitions that are about to be adopted."""
 
     commits: Mapping[TopicPartition, GroupCommit]
-    """What the group has committed for each partition that can be adopted now."""
+    """The group's commit for each partition that can be adopted now."""
     starting: Mapping[TopicPartition, int]
-    """Where to start (inclusive) in partitions without a commit, and in topics that were created again."""
+    """Where to start (inclusive) in partitions without a commit and in recreated topics."""
     topic_ids: Mapping[str, str | None]
     """As in `losses.LogState.ids`."""
     unknown: Collection[TopicPartition]
-    """Partitions that cannot be adopted now: their leader does not answer, or their topic was deleted."""
+    """Partitions that cannot be adopted now, because their leader does not answer or their topic was deleted."""
     losses: list[PartitionLoss]
-    """What is lost with topics that were created again."""
+    """The losses in topics that were deleted and recreated."""
 
     @property
     def deleted(self) -> frozenset[TopicPartition]:
-        """The unknown partitions whose topic was deleted. The leaders of the others do not answer."""
+        """The unknown partitions whose topic was deleted. The others are unknown because their leader does not answer."""
         return frozenset(partition for partition in self.unknown if self.topic_ids.get(partition.topic, "") is None)
 
     def only(self, partitions: Collection[TopicPartition]) -> BrokersAnswer:
-        """Return the part of the answer that concerns these partitions."""
+        """Return only the part of the answer that is about these partitions."""
         return replace(
             self,
             commits={partition: commit for partition, commit in self.commits.items() if partition in partitions},
@@ -55,15 +55,15 @@ def ask_brokers(
     topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
     log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
 ) -> BrokersAnswer:
-    """Ask the brokers everything that the adoption of these partitions depends on.
+    """Ask the brokers for everything that is needed to adopt these partitions.
 
     Args:
         stream: the stream that adopts.
-        commits: what the group has committed for each partition.
-        starting_offsets: returns where to start in partitions without a commit (inclusive). Partitions whose leader does
-            not answer are left out.
-        topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones (`None` if not known).
-        log_starts: returns where logs start (inclusive). Partitions whose leader does not answer are left out.
+        commits: the group's commit for each partition.
+        starting_offsets: returns where to start in partitions without a commit (inclusive). Omits partitions whose leader does
+            not answer.
+        topic_ids: returns the topics' current ids (`losses.LogState.ids`), given the expected ones (`None` if not known).
+        log_starts: returns where logs start (inclusive). Omits partitions whose leader does not answer.
 
     Raises:
         GroupKafkaError: see topics.Topics.
@@ -88,7 +88,7 @@ def ask_brokers(
 
 
 def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> dict[str, str | None]:
-    """Return the id that each topic had when its position was written: from the commit, or else from the stream's last plan."""
+    """Return each topic's id when its position was written, from the commit or else from the stream's last plan."""
     expected = {partition.topic: stream.topics.get(partition.topic) for partition in commits}
     for partition, commit in commits.items():
         if isinstance(commit, CommitRecord) and commit.topic_id is not None:

@@ -1,4 +1,4 @@
-"""Decides which reports of durable plans to believe, and remembers whether claims still have to be closed.
+"""Decides which reports of durable plans to believe, and tracks whether claims still have to be closed.
 
 Reports come from another thread. They may arrive late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
 at once").
@@ -14,17 +14,17 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Retries
 
 CLOSE_AGAIN_AFTER_S = 1.0
-"""Seconds between two attempts to close the claims of a plan that is reported as durable."""
+"""How many seconds to wait before trying again to close the claims of a durable plan."""
 
 Report = tuple[str, int]
-"""A stream, and its plan that is reported to be in Spark's commit log."""
+"""A stream, and the plan that is reported to be in Spark's commit log."""
 
 
 def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool:
-    """Return whether a report proves that the newest claimed plan is durable, and the stream does not know that yet.
+    """Return whether a report shows for the first time that the newest claimed plan is durable.
 
-    A report of an earlier plan is late, and closes nothing more. Any other report comes from another stream, or from another copy
-    of the checkpoint. If such a report counted, it would close claims whose rows are in no sink, and the rows would be lost.
+    A report about an earlier plan is late and closes nothing more. Any other report comes from another stream or from another
+    copy of the checkpoint. Believing it would close claims whose rows were never written, and those rows would be lost.
 
     Args:
         report: the newest report.
@@ -41,7 +41,7 @@ class Closing:
     """
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
-        """Begin without a claim.
+        """Start with nothing claimed.
 
         Args:
             clock: returns seconds, monotonic.
@@ -51,9 +51,9 @@ class Closing:
         self._report: Report | None = None
         """The newest report. Another thread replaces it."""
         self._unclosed = False
-        """Whether the claims of a plan that was reported as durable are still to be closed."""
+        """Whether a plan was reported as durable but its claims are still open."""
         self.unclosable: Collection[TopicPartition] = frozenset()
-        """Partitions of deleted topics. Claims of a durable plan stay open there, because no record can be written for them."""
+        """Partitions of deleted topics. A durable plan's claims stay open there, because no record can be written."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable."""
         self.given_up = -1
@@ -68,12 +68,12 @@ class Closing:
         self._claimed = None
 
     def claimed(self, plan: int) -> None:
-        """Note that all claims of a plan are made. An earlier report cannot be about it, because its tasks had not begun."""
+        """Note that all of a plan's claims are made. Earlier reports cannot be about it, because its tasks had not started."""
         self._claimed, self._report, self._unclosed = plan, None, False
         self.unclosable = frozenset()
 
     def believe(self, stream: Stream) -> Stream:
-        """Return the stream after the newest report: with the claimed plan as durable if the report counts, else unchanged."""
+        """Return the stream with its claimed plan marked as durable if the newest report proves that, else unchanged."""
         if self._claimed is None or not believed(self._report, stream, self._claimed):
             return stream
         self._unclosed = True
@@ -81,21 +81,21 @@ class Closing:
         return replace(stream, durable=self._claimed)
 
     def is_open(self, stream: Stream) -> bool:
-        """Whether this run has made all claims of the stream's newest plan, which is not known to be durable yet."""
+        """Return whether this run has made all of the newest plan's claims but does not know yet that the plan is durable."""
         return self._claimed == stream.logged > stream.durable
 
     @property
     def due(self) -> bool:
-        """Whether there are claims to close, and it is time for an attempt."""
+        """Whether there are claims to close and it is time to try."""
         return self._unclosed and self._retries.due
 
     def failed(self, plan: int, *, passing: bool) -> None:
-        """Note that the claims of `plan` could not be closed. After a retriable error this is tried again, else given up."""
+        """Note that the claims of `plan` could not be closed. Retry if the error is retriable, otherwise give up."""
         self._unclosed = passing
         self._retries.failed()
         if not passing:
             self.given_up = plan
 
     def succeeded(self, plan: int, unclosable: Collection[TopicPartition]) -> None:
-        """Note that the claims of `plan` are closed, except in these partitions."""
+        """Note that the claims of `plan` are closed, except in the `unclosable` partitions."""
         self._unclosed, self.unclosable, self.closed = False, unclosable, plan

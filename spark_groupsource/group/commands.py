@@ -1,7 +1,7 @@
 """Lets other threads run steps on the consumer's thread.
 
-A `SimpleQueue` carries each step and its reply. Unlike the lock of a Future or an Event, its lock cannot be held by the very
-thread that a signal handler interrupts.
+Steps and replies travel through `SimpleQueue`s, because their lock, unlike that of a Future or an Event, cannot be held by the
+very thread that a signal handler interrupts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Commands:
     """Passes steps to the consumer's thread. Any thread may `put` and `wake`; the consumer's thread calls the rest."""
 
     def __init__(self) -> None:
-        """Start without a queued step."""
+        """Start with an empty queue."""
         self._queue: SimpleQueue[Command | None] = SimpleQueue()
 
     def put(self, run: Callable[[], Any]) -> Command:
@@ -35,11 +35,11 @@ class Commands:
         return command
 
     def wake(self) -> None:
-        """End a `serve` that is waiting for a step."""
+        """Make a `serve` call that is waiting for a step return."""
         self._queue.put(None)
 
     def serve(self, timeout_s: float) -> None:
-        """Run the queued steps, after waiting at most `timeout_s` seconds for the first one."""
+        """Wait at most `timeout_s` seconds for a step, then run every queued step."""
         try:
             command = self._queue.get(timeout=timeout_s)
             while command is not None:

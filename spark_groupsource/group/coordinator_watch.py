@@ -1,8 +1,8 @@
 """Compares this member's partitions with the coordinator's view, and makes the member rejoin if they differ for too long.
 
-The comparison has a thread of its own, because a coordinator may not answer for a long time. The question is asked in a child
-process (brokers/group_admin_process.py), which starts with the first question: a query that runs for less than half a minute
-needs none.
+The comparison runs on its own thread, because the coordinator may take a long time to answer. A child process sends the requests
+(brokers/group_admin_process.py). It starts with the first request, so a query that runs for less than half a minute never needs
+it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ COMPARE_EVERY_S = 30.0
 """How often to ask the coordinator for this member's assignment. With `DISAGREES_S`, a difference is found within a minute."""
 
 COMPARE_AGAIN_S = 5.0
-"""How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out,
-because librdkafka first has to reconnect."""
+"""How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out, so
+that librdkafka can reconnect first."""
 
 WATCH_STEP_S = 0.5
 """How often the comparing thread checks whether the member has left, or a request has timed out."""
@@ -37,17 +37,17 @@ _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 
 
 DISAGREES_S = 20.0
-"""How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end the disagreement, and
-brokers demand one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
+"""How long the coordinator and a member may disagree about the member's partitions. The member's next heartbeat should resolve
+the disagreement, and brokers require one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
 
 
 def surplus(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
-    """Return the partitions that the member has but should give back. The revocation was lost, or is on its way."""
+    """Return the partitions that the member has but should give back: the revocation was lost or is still on its way."""
     return own.partitions - (member.target or frozenset())
 
 
 def missing(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
-    """Return the partitions that the member should have but does not. The assignment was lost, or is on its way."""
+    """Return the partitions that the member should have but does not: the assignment was lost or is still on its way."""
     return (member.partitions & (member.target or frozenset())) - own.partitions
 
 
@@ -55,31 +55,31 @@ def missing(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
 class Disagreement:
     """The partitions about which the coordinator and this member disagree, and since when. `after` returns the next value.
 
-    Under KIP-848 the coordinator tells a member only once, in the answer to a heartbeat, what to give back or take. If that
-    answer is lost, librdkafka does not ask again (docs/design.md), and the two disagree until the member is expelled.
+    Under KIP-848 the coordinator tells a member only once, in a heartbeat response, which partitions to give back or take. If
+    that response is lost, librdkafka does not ask again (docs/design.md), and the two disagree until the member is expelled.
 
-    A rebalance in progress is no disagreement. A partition that the member should have is both assigned to it and in its target,
-    so no other member has to release it first. A partition that it should give back is released as soon as the member is told.
-    So the two differ only while an answer is on its way, or while this member drains.
+    A rebalance in progress does not count as a disagreement. A partition that the member should have is both assigned to it and
+    in its target, so no other member has to release it first. A partition that it should give back is released as soon as the
+    member is told. So the two differ only while a response is on its way, or while this member drains.
     """
 
     since: Mapping[TopicPartition, float] = field(default_factory=lambda: MappingProxyType({}))
     """When each of these partitions was first seen on only one of the two sides."""
     mended: int = 0
-    """How often in a row the member has rejoined because of this disagreement. Each time doubles the patience."""
+    """How many times in a row the member has rejoined because of this disagreement. Each time doubles `patience_s`."""
 
     @property
     def patience_s(self) -> float:
-        """How long the two have to disagree before the member rejoins."""
+        """How many seconds the two must disagree before the member rejoins."""
         return DISAGREES_S * float(2**self.mended)
 
     def after(self, own: Assignment, member: GroupMember | None, now: float) -> Disagreement:
         """Return the disagreement, updated with a new answer from the coordinator.
 
         Args:
-            own: this member's assignment, which did not change between the question and the answer.
-            member: this member as the coordinator describes it. `None` if it is not in the group, which librdkafka detects by
-                itself.
+            own: this member's assignment, which did not change between the request and the answer.
+            member: this member as the coordinator describes it. `None` if it is not in the group, which librdkafka detects on
+                its own.
             now: seconds, monotonic.
         """
         if member is None or member.target is None or own.draining:
@@ -91,32 +91,32 @@ class Disagreement:
         return Disagreement(MappingProxyType(first_seen), self.mended)
 
     def lasting(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions about which the two have disagreed for longer than a rebalance may take."""
+        """Return the partitions about which the two have disagreed for at least `patience_s`."""
         return frozenset(partition for partition, first_seen in self.since.items() if now - first_seen >= self.patience_s)
 
     def mend(self) -> Disagreement:
-        """Return the disagreement at the moment when the member rejoins: no partition yet, and more patience."""
+        """Return the disagreement to start from when the member rejoins: no partitions, and twice the patience."""
         return Disagreement(mended=self.mended + 1)
 
 
 class Coordinator(Protocol):
-    """Describes members as the coordinator sees them (`group_admin_process.GroupAdminProcess`). One thread uses it."""
+    """Describes members as the coordinator sees them (`group_admin_process.GroupAdminProcess`). Used by one thread."""
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
         """Return the member, with the partitions that the coordinator has assigned to it. Raises GroupKafkaError."""
 
     def close(self) -> None:
-        """Release what is needed to ask."""
+        """Release the resources that requests need."""
 
 
 def watch(member: Member, group_id: str, coordinator: Coordinator) -> None:
-    """Start a thread that compares the member with its coordinator until the member leaves the group."""
+    """Start a thread that compares the member's partitions with the coordinator's view until the member leaves the group."""
     comparing = CoordinatorWatch(member, group_id, coordinator)
     threading.Thread(target=comparing.run, name="groupkafka-compare", daemon=True).start()
 
 
 class CoordinatorWatch:
-    """Compares one member with its coordinator. Used only by the comparing thread."""
+    """Compares one member's partitions with its coordinator's view. Used only by the comparing thread."""
 
     def __init__(
         self,
@@ -127,11 +127,11 @@ class CoordinatorWatch:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Start without a disagreement. Nothing is sent yet.
+        """Start with no disagreement. Nothing is sent yet.
 
         Args:
             member: the member.
-            group_id: its group.
+            group_id: the member's group.
             coordinator: asks the coordinator for the member's assignment.
             clock: returns seconds, monotonic.
             sleep: waits for a number of seconds.
@@ -176,7 +176,7 @@ class CoordinatorWatch:
             self._member.rejoin(own, rejoin_reason(surplus(own, member) & lasting, missing(own, member) & lasting, now - began))
 
     def _described(self, own: Assignment) -> GroupMember | None:
-        """Return this member as the coordinator describes it, or `None` if it cannot be compared now."""
+        """Return this member as the coordinator describes it, or `None` if the two cannot be compared now."""
         if not own.member_id or own.draining or self._member.state is not State.MEMBER:
             return None
         try:
@@ -191,11 +191,11 @@ class CoordinatorWatch:
 
 
 def rejoin_reason(too_many: frozenset[TopicPartition], too_few: frozenset[TopicPartition], seconds: float) -> str:
-    """Return the reason why a member rejoins, for the log.
+    """Return a log message that explains why a member rejoins.
 
     Args:
-        too_many: partitions that it has but should give back.
-        too_few: partitions that are assigned to it but that it does not have.
+        too_many: partitions that the member has but should give back.
+        too_few: partitions that are assigned to the member but that it does not have.
         seconds: how long the two have differed.
     """
     differences = []

@@ -1,9 +1,9 @@
-"""Finds out from the group's records which plans of other streams are done, and which of these streams are running.
+"""Uses the group's records to find out which plans of other streams are done, and which of these streams are running.
 
-A stream writes its newest finished plan into each of its records. A range that is owed to the stream is dropped as soon as any
-record shows the range's plan as done. That record may belong to a topic that this query does not subscribe to.
+A stream writes its newest finished plan into each of its records. A range owed to the stream is dropped as soon as any record
+shows that the range's plan is done. That record may belong to a topic that this query does not subscribe to.
 
-A coordinator may not answer for a long time, so each question has a thread of its own, one at a time (questions.py). An old
+The coordinator may take a long time to answer, so each question runs on its own thread, one at a time (questions.py). A late
 answer does no harm, because a plan that is done stays done.
 """
 
@@ -25,12 +25,12 @@ from spark_groupsource.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 ADOPTED_WITHIN_S = 60.0
-"""How long a stream still counts as alive after the member that wrote its record has left the group. A restarted query writes its
-records again within that time."""
+"""How long a stream still counts as alive after the member that wrote its record has left the group. If its query restarts, it
+rewrites the records within that time."""
 
 LOOK_ELSEWHERE_EVERY_S = 30.0
-"""How often to ask for the records of other topics. The request names every partition of the cluster, and ranges may be owed to
-a stopped query for days."""
+"""How often to ask for records in other topics. The request names every partition in the cluster, and ranges may be owed to a
+stopped query for days, so it is not sent often."""
 
 
 class StreamPlan(NamedTuple):
@@ -41,19 +41,19 @@ class StreamPlan(NamedTuple):
 
 
 class GroupReader(Protocol):
-    """Reads the group's commits and members (`group_reader.GroupReader`). Used by one thread at a time; calls may take long."""
+    """Reads the group's commits and members (`group_reader.GroupReader`). Used by one thread at a time; calls may be slow."""
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
-        """Return the record of every partition of the subscribed topics. Raises GroupKafkaError."""
+        """Return the record of each partition in the subscribed topics. Raises GroupKafkaError."""
 
     def others(self) -> Iterable[GroupCommit]:
-        """Return the records of every other partition. Raises GroupKafkaError."""
+        """Return the records of all other partitions. Raises GroupKafkaError."""
 
     def members(self) -> frozenset[str]:
         """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
 
     def pause(self) -> None:
-        """Release what only `members` needs, because it is not called for some time."""
+        """Release the resources that only `members` needs, because it will not be called for a while."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class Question:
     """A request to find out which plans are done, and which members the group has."""
 
     claimed: frozenset[StreamPlan]
-    """The plans of other streams whose ranges are held here."""
+    """The other streams' plans whose ranges are held here."""
     asked_elsewhere: frozenset[StreamPlan]
-    """The plans that the records of other topics were already searched for."""
+    """The plans for which the other topics' records have already been searched."""
     may_ask_new: bool
-    """Whether the records of other topics may be searched for plans that are not in `asked_elsewhere`."""
+    """Whether the other topics' records may be searched for plans that are not in `asked_elsewhere`."""
     may_ask_again: bool
-    """Whether the records of other topics may be searched again for plans in `asked_elsewhere`."""
+    """Whether the other topics' records may be searched again for plans in `asked_elsewhere`."""
     members: bool
     """Whether to ask for the group's members as well."""
 
@@ -77,23 +77,23 @@ class Answer:
     """The answer to a `Question`."""
 
     subscribed: Mapping[TopicPartition, GroupCommit]
-    """The records of the subscribed topics."""
+    """The subscribed topics' records."""
     missing: frozenset[StreamPlan]
-    """The claimed plans that no record of the subscribed topics shows as done."""
+    """The claimed plans that no record in the subscribed topics shows as done."""
     elsewhere: Mapping[str, int] | GroupKafkaError | None
-    """The plans that records of other topics show as done, or the error of reading these. `None` if they were not read."""
+    """The plans that other topics' records show as done, or why reading them failed. `None` if they were not read."""
     members: frozenset[str] | None
     """The marks of the group's members. `None` if they were not requested, or the request failed."""
 
 
 class ConfirmedPlans:
-    """Keeps the latest answers about other streams: done plans, and who is running. Used on the consumer's thread.
+    """Keeps the latest answers about other streams: which plans are done, and which streams are running.
 
-    Values are replaced, not edited.
+    Used on the consumer's thread. Values are replaced, not edited.
     """
 
     def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
-        """Start without an answer. Nothing is sent yet.
+        """Start with no answers. Nothing is sent yet.
 
         Args:
             reader: reads the group's records, on other threads.
@@ -104,35 +104,35 @@ class ConfirmedPlans:
         self._subscribed: Mapping[TopicPartition, GroupCommit] = {}
         self._elsewhere: Mapping[str, int] = {}
         self._asked_elsewhere: frozenset[StreamPlan] = frozenset()
-        """The plans that the records of other topics were searched for, and do not show as done."""
+        """The plans that a search of the other topics' records did not show as done."""
         self._left_since: Mapping[tuple[TopicPartition, str], float] = {}
-        """When the writer of a record was first seen to have left the group, by partition and member."""
+        """When a record's writer was first found to have left the group, by partition and member."""
         self._abandoned: frozenset[TopicPartition] = frozenset()
-        """The partitions whose record no longer shows its stream as alive, because its writer has left."""
+        """The partitions whose record no longer counts as a sign that its stream is alive, because its writer has left."""
         self._ask_again_at = -math.inf
         self._failed_until = -math.inf
         self._asked_at = -math.inf
         self._asked: Question | None = None
-        """The question that is not answered yet."""
+        """The question that has not been answered yet."""
         self._unasked: tuple[frozenset[StreamPlan], bool] | None = None
-        """What to ask once the current question is answered."""
+        """What to ask next, once the current question is answered."""
         self._answered = False
         self._members_asked = False
         self._outdated = False
-        """Whether partitions were adopted after the current question was asked."""
+        """Whether partitions have been adopted since the current question was asked."""
         self._questions: Questions[Question, Answer] = Questions(partial(find_out, reader), thread="groupkafka-evidence")
 
     @property
     def unanswered(self) -> bool:
-        """Whether the first question was asked, and is not answered yet."""
+        """Whether the first question has been asked but not answered."""
         return self._asked is not None and not self._answered
 
     def note(self, subscribed: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note the commits of the subscribed partitions, as they were before this member joined the group."""
+        """Note the subscribed partitions' commits as they were before this member joined the group."""
         self._subscribed = subscribed
 
     def done(self, stream: Stream) -> dict[str, int]:
-        """Return the newest plan of each stream that is known to be done. For `stream` itself this is its own durable plan."""
+        """Return each stream's newest plan that is known to be done. For `stream` itself, return its own durable plan."""
         done = evidence(self._subscribed.values())
         newest = {name: max(done.get(name, -1), self._elsewhere.get(name, -1)) for name in done.keys() | self._elsewhere.keys()}
         return {**newest, stream.name: stream.durable}
@@ -140,19 +140,19 @@ class ConfirmedPlans:
     def protected(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
         """Return the streams whose ranges must not be taken over now.
 
-        They are running (`rules.alive`), or the records of other topics were not searched for their plans yet.
+        They are running (`rules.alive`), or the other topics' records have not been searched for their plans yet.
 
         Args:
             holding: the records of this member's partitions.
-            owned: the partitions that this member has, adopted or not yet.
+            owned: the partitions that this member has, whether it has adopted them yet or not.
         """
         unasked = {plan.stream for plan in _claimed(holding) - self._asked_elsewhere}
         return self._alive(owned) | unasked
 
     def adopted(self) -> None:
-        """Note that partitions with held ranges were adopted. Earlier answers say nothing about these ranges.
+        """Note that partitions with held ranges were adopted, which earlier answers do not cover.
 
-        Their streams may have come back since then, and other topics have to be searched for their plans.
+        The streams of these ranges may have come back since those answers, and other topics must be searched for their plans.
         """
         self._asked_elsewhere = frozenset()
         self._outdated = self._asked is not None
@@ -166,17 +166,17 @@ class ConfirmedPlans:
         liveness_matters: bool,
         interval_s: float,
     ) -> None:
-        """Ask which plans of the held ranges are done. Only the newest question waits while another one is being answered.
+        """Ask which held ranges' plans are done. While a question is being answered, only the newest further question is kept.
 
-        The records of subscribed topics are read first. Other topics are asked only if these do not settle every claim: without
-        delay for a plan that they were not searched for before, and every LOOK_ELSEWHERE_EVERY_S after that.
+        The subscribed topics' records are read first. Other topics' records are searched only if that does not settle every
+        claim: immediately for a plan that is searched for the first time, and every LOOK_ELSEWHERE_EVERY_S after that.
 
         Args:
             stream: the stream that asks. Its own commit log settles its own plans.
-            owned: the partitions that this member has, adopted or not yet.
+            owned: the partitions that this member has, whether it has adopted them yet or not.
             holding: the records whose claims should be settled.
             liveness_matters: whether the caller needs to know which other streams are alive.
-            interval_s: the least number of seconds between two questions.
+            interval_s: the minimum number of seconds between two questions.
         """
         if not any(record.owed for record in holding):
             self._pause()
@@ -194,13 +194,13 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
 
     def take(self) -> bool:
-        """Take the answer if it has arrived. Return whether it brought anything new."""
+        """Process the answer if it has arrived. Return whether it was used."""
         taken = self._questions.take()
         if taken is None:
             return False
         _, answer = taken
-        # An answer from before an adoption is outdated: a stream that has come back since then would count as dead, and its
-        # ranges would be read twice.
+        # An answer from before an adoption is outdated. If a stream has come back since then, the answer would count it as dead,
+        # and its ranges would be read twice.
         outdated, self._outdated = self._outdated, False
         self._asked, self._answered = None, self._answered or not outdated
         learned = not isinstance(answer, Exception) and not outdated
@@ -222,14 +222,14 @@ class ConfirmedPlans:
             self._reader.pause()
 
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
-        """Ask a question, which must not be asked while another one is open."""
+        """Ask a question. The caller makes sure that no other question is waiting for its answer."""
         now = self._clock()
         self._members_asked |= members
         self._asked = Question(claimed, self._asked_elsewhere, now >= self._failed_until, now >= self._ask_again_at, members)
         self._questions.ask(self._asked)
 
     def _note(self, answer: Answer) -> None:
-        """Keep what an answer shows about done plans, and about writers that have left the group."""
+        """Store what an answer shows about done plans and about writers that have left the group."""
         now = self._clock()
         self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):
@@ -240,7 +240,7 @@ class ConfirmedPlans:
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
         by_former_members = [] if answer.members is None else _by_former_members(answer.subscribed, answer.members)
         self._left_since = {record: self._left_since.get(record, now) for record in by_former_members}
-        # It takes two answers, because a restarted stream has written its records again between the two.
+        # Two answers are needed, because a restarted stream rewrites its records between them.
         self._abandoned = frozenset(
             partition for (partition, _), left_at in self._left_since.items() if now - left_at >= ADOPTED_WITHIN_S
         )
@@ -249,16 +249,16 @@ class ConfirmedPlans:
         """Return the streams that are running (`rules.alive`), ignoring records whose writer has left the group for good.
 
         Args:
-            owned: the partitions that this member has, adopted or not yet.
+            owned: the partitions that this member has, whether it has adopted them yet or not.
         """
         return alive(self._subscribed, owned, self._abandoned)
 
 
 def find_out(reader: GroupReader, question: Question) -> Answer:
-    """Answer a question with what the group has committed. Runs on a thread of `Questions`.
+    """Answer a question from the group's records. Runs on one of the threads of `Questions`.
 
     Raises:
-        GroupKafkaError: the subscribed topics' records cannot be read.
+        GroupKafkaError: the subscribed topics' records could not be read.
     """
     subscribed = reader.subscribed()
     done = evidence(subscribed.values())
@@ -284,18 +284,18 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
 def _by_former_members(
     commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]
 ) -> list[tuple[TopicPartition, str]]:
-    """Return the partitions whose record was not written by one of these members, each with the mark of its writer."""
+    """Return the partitions whose record was written by none of these members, each with its writer's mark."""
     written = {partition: commit.member for partition, commit in commits.items() if isinstance(commit, CommitRecord)}
     return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
 
 
 def _claimed(records: Iterable[CommitRecord]) -> set[StreamPlan]:
-    """Return the plans of the ranges that are owed in these records."""
+    """Return the plans whose ranges are owed in these records."""
     return {StreamPlan(entry.stream, entry.plan) for record in records for entry in record.owed}
 
 
 def progress_record(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
-    """Return a record that shows other streams which plan this one has confirmed, or nothing if a record already shows it.
+    """Return a record that shows other streams this stream's newest confirmed plan, or nothing if no such record is needed.
 
     Args:
         stream: the stream. It may have released partitions of its last plan with open claims.

@@ -1,8 +1,8 @@
 """Reads and writes the group's commit records. Brokers accept a write only from a current member of the group.
 
-The broker fences the member: it accepts commits only from a member of the current generation. It checks neither which plan a
-commit is for, nor who owns the partition. So the caller makes sure on the consumer's thread that the partition is still owned. No
-callback of the group can come between that check and the commit, because callbacks run on the same thread (member.py).
+The broker fences members: it accepts commits only from the current generation. It checks neither which plan a commit is for nor
+which member owns the partition. So the caller checks on the consumer's thread that this member still owns the partition. No group
+callback can come between that check and the commit, because callbacks run on the same thread (member.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from spark_groupsource.timeouts import FETCH_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 MAX_COMMIT_BYTES = 900_000
-"""The most bytes that the records of one OffsetCommit may take. The coordinator writes them as one batch, which is limited by the
-`max.message.bytes` of the offsets topic: 1,048,588 by default."""
+"""The most bytes that the records in one OffsetCommit may take. The coordinator writes them as one batch, which must not exceed
+the offsets topic's `max.message.bytes` (1,048,588 by default)."""
 
 RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 110
-"""The most bytes that a record takes in that batch, not counting the names of its group and topic, and the most bytes of each
-open range, owed range and earlier owner."""
+"""The most bytes that a record takes in that batch, not counting its group and topic names, and the most that each open range,
+owed range and earlier owner adds."""
 
 
 def fetch_commits(
@@ -41,13 +41,13 @@ def fetch_commits(
     timeout_s: float = FETCH_TIMEOUT_S,
     polled: bool = True,
 ) -> dict[TopicPartition, GroupCommit]:
-    """Return what the group has committed for each partition, no matter which member owns it.
+    """Return the group's commit for each partition, no matter which member owns it.
 
     Args:
         consumer: a consumer with that `group.id`.
         group_id: the group.
         partitions: the partitions.
-        cluster_id: the cluster's id; `None` if it is not known.
+        cluster_id: the cluster's id; `None` if unknown.
         timeout_s: how many seconds the request may take.
         polled: as in `read_offsets`. False only for a member that has joined, because its own thread polls it.
 
@@ -61,7 +61,7 @@ class FencedCommits:
     """Reads and writes the group's commit records in this member's name. Used on the consumer's thread only."""
 
     cluster_id: str | None = None
-    """The cluster's id, which records carry; `None` if it is not known."""
+    """The cluster's id, which is part of each record; `None` if unknown."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class FencedCommits:
         Args:
             consumer: the member's consumer.
             group_id: the group.
-            cluster_id: the cluster's id; `None` if it is not known.
-            observer: receives a report of each commit.
+            cluster_id: the cluster's id; `None` if unknown.
+            observer: is told about each commit.
         """
         self.cluster_id = cluster_id
         self._consumer = consumer
@@ -86,12 +86,12 @@ class FencedCommits:
 
     @property
     def member(self) -> str | None:
-        """The mark of this member, which its records carry. `None` before it has joined."""
+        """The mark that identifies this member in its records. `None` before it has joined."""
         member_id = self._consumer.memberid()
         return mark_of(member_id) if member_id else None
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group has committed for each partition, owned by this member or not.
+        """Return the group's commit for each partition, whether this member owns it or not.
 
         Raises:
             NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -99,7 +99,7 @@ class FencedCommits:
         return fetch_commits(self._consumer, self._group_id, partitions, cluster_id=self.cluster_id, polled=False)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """Yield the records in parts that each fit into one commit. Thousands of partitions take several."""
+        """Split the records into parts that each fit into one commit. Thousands of partitions take several."""
         part: dict[TopicPartition, CommitRecord] = {}
         free_bytes = MAX_COMMIT_BYTES
         for partition in sorted(records):
@@ -116,14 +116,14 @@ class FencedCommits:
             yield part
 
     def write(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """Write the records, in as many commits as it takes, while the caller iterates.
+        """Write the records in as many commits as it takes. Each commit is sent as the caller iterates.
 
         Yields:
-            The records of each commit, once the group has accepted it.
+            The records in each commit, once the group has accepted it.
 
         Raises:
-            TopicNotFound: topics of some records do not exist. It is raised once all other records are written.
-            GroupKafkaError: see `commit`. Records that were not yielded yet may be written or not.
+            TopicNotFound: some records' topics do not exist. Raised after all other records are written.
+            GroupKafkaError: see `commit`. Records that have not been yielded may or may not have been written.
         """
         missing: TopicNotFound | None = None
         for part in self.parts(records):
@@ -133,9 +133,8 @@ class FencedCommits:
                 try:
                     self.commit(commit)
                 except TopicNotFound as error:
-                    # The broker does not name the topic, so the records are halved until they are all of that topic. If the
-                    # commit were given up as a whole, the claims of all other topics would stay open. Writing a record a second
-                    # time changes nothing.
+                    # The broker does not name the topic, so the records are halved until only that topic's are left. Giving up on
+                    # the whole commit would leave the claims in all other topics open. Writing a record twice changes nothing.
                     halves = _halves(commit)
                     pending += halves
                     if not halves:
@@ -146,13 +145,13 @@ class FencedCommits:
             raise missing
 
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Write the records in one OffsetCommit, under the current generation of this member.
+        """Write the records in one OffsetCommit, under this member's current generation.
 
-        When one partition is refused, the others may have been written. The error names the refused partitions, except for topics
-        that do not exist, because the caller can leave topics out.
+        If one partition is refused, the others may still have been written. The error names the refused partitions, except for
+        topics that do not exist, because the caller can leave topics out.
 
         Raises:
-            CommitError: if it is `passing`, the same commit may be sent again once the callbacks have been served.
+            CommitError: if it is `passing`, the same commit may be retried once the callbacks have been served.
             MemberFenced, NotAuthorized, TopicNotFound: see COMMIT_ERRORS.
         """
         if not records:
@@ -161,7 +160,7 @@ class FencedCommits:
             self._commit(records)
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Send one OffsetCommit, and raise the error of a partition that was refused."""
+        """Send one OffsetCommit, and raise the error if a partition was refused."""
         offsets = [
             KafkaTopicPartition(
                 *partition,
@@ -181,7 +180,7 @@ class FencedCommits:
                 raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
-        """Return the error of a refused commit. Reads the records back, because librdkafka does not name the partitions."""
+        """Return the error for a refused commit. Read the records back, because librdkafka does not name the partitions."""
         failure = explain(error, doing, COMMIT_ERRORS)
         if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized):
             try:
@@ -194,7 +193,7 @@ class FencedCommits:
         return failure
 
     def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
-        """Return the text of a record. Raise `CommitRefused` if it is longer than a broker accepts."""
+        """Return a record's commit metadata. Raise `CommitRefused` if it is longer than a broker accepts."""
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
@@ -206,7 +205,7 @@ class FencedCommits:
 
 
 def _halves(records: Mapping[TopicPartition, CommitRecord]) -> list[Mapping[TopicPartition, CommitRecord]]:
-    """Return the records in two halves by topic, or nothing if all belong to one topic."""
+    """Split the records by topic into two halves, or return nothing if all belong to one topic."""
     topics = sorted(topics_of(records))
     if len(topics) == 1:
         return []

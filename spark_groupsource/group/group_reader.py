@@ -1,7 +1,7 @@
-"""Reads the group's commits and members with a client of its own, so that a slow request does not block this member.
+"""Reads the group's commits and members with a separate client, so that a slow request does not block this member.
 
-The client never joins the group, and is made for the first request. A child process asks for the group's members, because that
-request can crash librdkafka (brokers/group_admin_process.py).
+The client is created for the first request, and never joins the group. A child process asks for the group's members, because
+that request can crash librdkafka (brokers/group_admin_process.py).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from spark_groupsource.partition import TopicPartition, topics_of
 log = logging.getLogger(__name__)
 
 KEPT_S = 30.0
-"""How long the client is kept without a request. It is longer than the time between two questions while ranges are held for other
-streams, because each new client has to log in."""
+"""How long an idle client is kept. While ranges are held for other streams, questions come more often than this, because each new
+client has to log in."""
 
 PARTITIONS_PER_REQUEST = 5_000
 """The most partitions in one request. Their records take at most 20 MB."""
@@ -49,7 +49,7 @@ class GroupReader:
             group_id: the group.
             subscribed: returns every partition of the subscribed topics.
             everywhere: returns every partition for which the group may have a commit.
-            cluster_id: the cluster's id; `None` if it is not known.
+            cluster_id: the cluster's id; `None` if unknown.
         """
         self._settings = dict(client_settings)
         self._group_id = group_id
@@ -61,7 +61,7 @@ class GroupReader:
         self._admin = GroupAdminProcess(client_settings)
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
-        """Return the record of every partition of the subscribed topics.
+        """Return the record of each partition in the subscribed topics.
 
         Raises:
             GroupKafkaError: raised by the callable `subscribed`, or see fenced_commits.fetch_commits.
@@ -72,7 +72,7 @@ class GroupReader:
         """Return the records of all other partitions, except those of topics that this user may not describe.
 
         Raises:
-            GroupKafkaError: raised by `subscribed` and `everywhere`, or see fenced_commits.fetch_commits.
+            GroupKafkaError: raised by `subscribed` or `everywhere`, or see fenced_commits.fetch_commits.
         """
         found: list[GroupCommit] = []
         unread = iter(sorted(set(self._everywhere()).difference(self._subscribed())))
@@ -93,11 +93,11 @@ class GroupReader:
         return frozenset(map(mark_of, self._admin.members(self._group_id)))
 
     def pause(self) -> None:
-        """End the child process that `members` needs. The next call of `members` starts a new one."""
+        """Stop the child process that `members` needs. The next call to `members` starts a new one."""
         self._admin.close()
 
     def _readable(self, partitions: Collection[TopicPartition]) -> list[GroupCommit]:
-        """Return the records of these partitions, topic by topic, except those of topics that cannot be read."""
+        """Return these partitions' records, read topic by topic, leaving out topics that cannot be read."""
         found: list[GroupCommit] = []
         for topic in topics_of(partitions):
             try:
@@ -107,8 +107,8 @@ class GroupReader:
         return found
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return the group's commits for these partitions. Make a new client if the last one was idle, or got no answer."""
-        # Replace an idle client: the network may have dropped its connections, and its requests would be lost for a minute.
+        """Return the group's commits for these partitions, with a new client if the last one was idle or got no answer."""
+        # Replace an idle client: if the network has dropped its connections, its requests would get no answer for a minute.
         if self._client is None or time.monotonic() - self._used_at >= KEPT_S:
             settings = {**self._settings, "group.id": self._group_id}
             self._client = make_client(Consumer, settings, LastError().record, librdkafka_log)

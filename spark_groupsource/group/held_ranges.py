@@ -1,10 +1,10 @@
-"""Decides whether ranges that other streams claimed but did not confirm are held or read again, and warns of them.
+"""Decides whether ranges that other streams claimed but did not confirm are held or reread, and warns about them.
 
-The records of this member's partitions list these ranges (`owed`). Their streams read them after a restart. A stream whose
-checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`heldClaims`).
+The records of this member's partitions list these ranges (`owed`). A stream reads its own ranges after a restart, but a stream
+whose checkpoint was deleted never does. A member cannot tell the two apart, so the user chooses (`heldClaims`).
 
-A query with a new checkpoint may have been started by mistake in place of such a stream, so it warns at its start. It continues,
-because unclaimed records are its to read in any case, and claimed ranges stay claimed until the user chooses.
+A query with a new checkpoint may have been started by mistake in place of such a stream, so it warns when it starts. Then it
+continues, because it may read unclaimed records in any case, and claimed ranges stay claimed until the user chooses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionPlan(NamedTuple):
-    """One plan of one stream in one partition. All ranges that it claimed there are taken over together."""
+    """One plan of one stream in one partition. All ranges that the plan claimed there are taken over together."""
 
     partition: TopicPartition
     stream: str
@@ -32,40 +32,41 @@ class PartitionPlan(NamedTuple):
 
 
 class HeldRanges:
-    """Remembers for which streams this member holds ranges, and for how long.
+    """Tracks for which streams this member holds ranges, and for how long.
 
     Used on the consumer's thread. Values are replaced, not edited.
     """
 
     def __init__(self, policy: HeldClaims, *, fresh: bool) -> None:
-        """Start without held ranges.
+        """Start with no held ranges.
 
         Args:
-            policy: What the user chose.
-            fresh: Whether the stream's checkpoint was new and empty when it started.
+            policy: The user's choice.
+            fresh: Whether the checkpoint was new and empty when the stream started.
         """
         self.policy = policy
         self._dead_since: Mapping[PartitionPlan, float] = {}
-        """The time from which every answer has shown the streams of these plans as dead."""
+        """The time since when every answer has shown these plans' streams as dead."""
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
         self._logged: frozenset[tuple[str, int]] = frozenset()
-        """Streams and plans whose held ranges were logged. A plan that is no longer held is dropped, and logged if it returns."""
+        """The streams and plans whose held ranges were logged. A plan that is no longer held is dropped, so it is logged again
+        if it comes back."""
         self._warned: frozenset[PartitionPlan] = frozenset()
-        """Claims from before this query started that were already warned of, because their streams are not running."""
+        """Claims from before this query started that it has already warned about, because their streams are not running."""
         self._fresh = fresh
 
     @property
     def liveness_matters(self) -> bool:
-        """Whether it matters which other streams are alive, because this stream may read their ranges, or warn of them."""
+        """Whether it matters which other streams are alive, because this stream may read their ranges or warn about them."""
         return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note every claim in the group, if this stream is new and `heldClaims` is not set. Call it before the stream joins.
+        """Note every claim in the group, if this stream is new and `heldClaims` is not set. Call this before the stream joins.
 
         Args:
-            commits: What the group has committed for each partition.
+            commits: The group's commit for each partition.
         """
         if not self._fresh or self.policy.chosen:
             return
@@ -82,32 +83,32 @@ class HeldRanges:
     def note(
         self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, protected: Collection[str]
     ) -> None:
-        """Note which streams are dead according to the latest answer, which comes every SETTLE_BETWEEN_TRIGGERS_S or more often.
+        """Note which streams are dead according to the latest answer. Answers come at least every SETTLE_BETWEEN_TRIGGERS_S.
 
-        The ranges of a stream that is alive wait for that stream, however long its micro-batch takes.
+        A live stream's ranges wait for that stream, however long its micro-batch takes.
 
         Args:
-            records: The record of each partition of this member.
+            records: The record of each of this member's partitions.
             stream: This member's stream.
             now: Seconds, monotonic.
             protected: Streams whose ranges must not be taken over now (`evidence.ConfirmedPlans.protected`).
         """
         dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}
-        # Remove a stream that comes back, even between two triggers. Otherwise it would have no time to restart when it dies the
-        # next time: its range would be read here without delay, and a second time by that stream.
+        # Remove a stream that comes back, even between two triggers. Otherwise, the next time it died, it would have no time to
+        # restart: its range would be read here immediately, and a second time by that stream.
         self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
         self._noted_at = now
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget partitions that this member no longer has. If they come back, the time of their held ranges starts again."""
+        """Forget partitions that this member no longer has. If they come back, their held ranges' time starts over."""
         self._dead_since = {plan: since for plan, since in self._dead_since.items() if plan.partition not in partitions}
 
     def to_reread(
         self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, protected: Collection[str] = frozenset()
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the held ranges of these partitions that the next plan of `stream` should read.
+        """Return the held ranges in these partitions that the next plan of `stream` should read.
 
-        These are the ranges whose streams were dead for long enough when the newest answer was noted.
+        These are the ranges whose streams had been dead for long enough when the newest answer was noted.
 
         Args:
             records: The record of each partition that the stream may plan.
@@ -117,7 +118,7 @@ class HeldRanges:
         reread_after_s = self.policy.reread_after_s
         if reread_after_s is None:
             return {}
-        # The newest answer may be older than the newest adoption. Then `protected` has streams that the answer shows as dead.
+        # If the newest answer is older than the newest adoption, `protected` may include streams that the answer shows as dead.
         due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for plan, entry in _held(records, stream):
             dead = plan in self._dead_since and entry.stream not in protected
@@ -128,14 +129,14 @@ class HeldRanges:
     def with_room(
         self, records: Mapping[TopicPartition, CommitRecord], ranges: Ranges
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges of a plan that fit into the partitions' records, and warn once of each record that is full.
+        """Return the ranges of a plan that fit into the partitions' records, and warn once about each full record.
 
         Args:
-            records: The record of each of these partitions, and of others.
-            ranges: As in `rules.claimable`. The last one of each partition starts at its position.
+            records: The records, which cover at least these partitions.
+            ranges: As in `rules.claimable`. Each partition's last range starts at its position.
         """
         kept = {partition: with_room(records[partition], offsets) for partition, offsets in ranges.items()}
-        # Ranges are left out only if the record has no room for them.
+        # A range is left out only if the record has no room for it.
         full = frozenset(partition for partition, offsets in ranges.items() if kept[partition] != offsets)
         for partition in sorted(full - self._full):
             owed = records[partition].owed
@@ -150,10 +151,10 @@ class HeldRanges:
         return kept
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
-        """Warn once of each plan with held ranges, and first of claims that are older than this query.
+        """Warn once about each plan with held ranges. First, warn about claims that are older than this query.
 
         Args:
-            records: The record of every partition of this member.
+            records: The record of each of this member's partitions.
             stream: This member's stream.
         """
         self._warn_of_earlier(_held(records, stream))
@@ -186,7 +187,7 @@ class HeldRanges:
             )
 
     def _warn_of_earlier(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
-        """Warn once of claims that are older than a new query, and whose streams are not running."""
+        """Warn once about claims that are older than this new query and whose streams are not running."""
         earlier = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
         unwarned = frozenset(plan for plan, _ in earlier) - self._warned
         if not unwarned:
@@ -207,7 +208,7 @@ class HeldRanges:
 
 
 def _owed_plans(partition: TopicPartition, record: CommitRecord) -> list[PartitionPlan]:
-    """Return the plan of each range that is owed in this partition's record."""
+    """Return the plan of each owed range in this partition's record."""
     return [PartitionPlan(partition, entry.stream, entry.plan) for entry in record.owed]
 
 
@@ -222,12 +223,12 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
 
 
 def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
-    """Return the earliest time at which one of these ranges was claimed, as text for a log line."""
+    """Return the time at which the first of these ranges was claimed, as text for a log line."""
     times = [owed.since for _, owed in ranges if owed.since is not None]
     return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "a time that is not known"
 
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
-    """Return how many finished offsets count as lag because of this range. Only the lowest range of a partition has any."""
+    """Return how many finished offsets count as lag because of this range. It is 0 unless the range is its partition's lowest."""
     held = record.lowest_claim
     return held.finished_lag if held is not None and held.claim == owed else 0

@@ -1,8 +1,8 @@
-"""Keeps the commit record of each owned partition, as accepted by the group, and carries out the steps that change it.
+"""Keeps each owned partition's commit record, as the group has accepted it, and carries out the steps that change it.
 
-Each step asks the pure rules (handoff/rules.py) which records to write, commits them to the group in one commit (or in a few, if
-there are thousands), and notes them only once the group has accepted them. adopting.py decides when to adopt a partition, and
-closing.py which report closes claims.
+Each step asks the pure rules (handoff/rules.py) which records to write, writes them in one commit (or a few, if there are
+thousands), and stores them only once the group has accepted them. adopting.py decides when to adopt a partition, and closing.py
+decides which reports close claims.
 
 Everything here runs on the consumer's thread, except `report_durable`. Other threads read `positions`, `held` and `closed`,
 which are replaced and never edited.
@@ -46,13 +46,13 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 log = logging.getLogger(__name__)
 
 BLOCKED_AFTER_S = 2.0
-"""How long a claim may wait for another member to adopt a partition before this member stops draining its own partitions."""
+"""How long a claim may wait for another member to adopt a partition before this member stops draining its own, in seconds."""
 
 SETTLE_INTERVAL_S = 2.0
-"""How often plans check, at most, whether other streams have confirmed the ranges held for them, in seconds."""
+"""The minimum time between two checks by plans whether other streams have confirmed the ranges held for them, in seconds."""
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
-"""How often held ranges are rechecked between two triggers, in seconds, because the next trigger may be an hour away."""
+"""How often held ranges are rechecked between two triggers, in seconds. The next trigger may be an hour away."""
 
 Records = Mapping[TopicPartition, CommitRecord]
 
@@ -63,12 +63,12 @@ class Claims:
 
     granted: Ranges
     waiting: frozenset[TopicPartition]
-    """Partitions that wait: this member does not own them, and no member has adopted them yet."""
+    """Partitions whose claim waits, because this member does not own them and no other member has adopted them yet."""
 
 
 @dataclass(frozen=True)
 class PlanInput:
-    """The records and held ranges from which the next plan is made, all taken at the same moment."""
+    """The records and held ranges from which the next plan is made, all from the same moment."""
 
     records: Records
     """The record of each owned partition, with the claims of durable plans closed."""
@@ -77,10 +77,10 @@ class PlanInput:
 
 
 class Ledger:
-    """Reads, writes and remembers the commit records of this member's partitions. It is the `RecordKeeper` of a `member.Member`.
+    """Reads, writes and keeps the commit records of this member's partitions, as the `RecordKeeper` of a `member.Member`.
 
-    Each step that commits raises `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a retriable
-    error the step may be repeated.
+    Each step that commits may raise `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a
+    retriable error the step may be repeated.
     """
 
     def __init__(
@@ -97,23 +97,23 @@ class Ledger:
         wall_clock: Callable[[], float] = time.time,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Start without a partition.
+        """Start with no partitions.
 
         Args:
             stream: the stream as its checkpoint describes it. If the checkpoint is new and empty, `logged` is below 0.
             commits: reads and writes the group's records.
-            survey: asks the brokers about partitions that will be adopted.
+            survey: asks the brokers about partitions that are about to be adopted.
             reader: reads the records of other members' partitions, on other threads.
-            fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
+            fail_on_data_loss: whether a recreated topic makes the query fail. If not, it is read from the beginning.
             held_claims: the user's choice for ranges that are owed to other streams.
-            patience_s: how many seconds retriable errors may delay the adoption of a partition. The time is counted for each
-                partition, and is paused while its topic does not exist.
+            patience_s: how many seconds retriable errors may delay a partition's adoption. Each partition has its own limit,
+                which is paused while its topic does not exist.
             clock: returns seconds, monotonic.
-            wall_clock: returns seconds since 1970, for the time that a claim records.
+            wall_clock: returns seconds since 1970, for the timestamp in a claim.
             observer: receives the records whenever they change.
         """
         self._stream = stream
-        """The stream as its checkpoint describes it. `claim` replaces it; `durable` and reports raise its newest durable plan."""
+        """The stream as its checkpoint describes it. `claim` replaces it; `durable` and reports advance its durable plan."""
         self._commits = commits
         self._clock = clock
         self._wall_clock = wall_clock
@@ -126,22 +126,22 @@ class Ledger:
         """The record of each adopted partition, as the group has accepted it."""
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
-        """Partitions that have been owned since the newest plan was made, and have a range in it that is not claimed yet."""
+        """Partitions owned ever since the newest plan was made, with a range in it that has not been claimed yet."""
         self._blocked_at: float | None = None
         """When a claim began to wait for another member to adopt a partition."""
         self.may_be_claimed = False
-        """Whether the group may have claims of this stream that none of its records shows as done. Any thread may read it."""
+        """Whether the group may have claims by this stream that none of its records shows as done. Any thread may read it."""
         self._invisible = -1
-        """The newest plan for which a warning was logged that no record can show it as done."""
+        """The newest plan for which the query has warned that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The next offset to plan of each partition that new plans may include. Any thread may read it."""
+        """The next offset to plan in each partition that new plans may include. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
         """The number of offsets held for other streams in each owned partition that has any. Any thread may read it."""
 
     # Called from any thread.
 
     def report_durable(self, stream: str, plan: int) -> None:
-        """Note a report that Spark has `plan` of `stream` in its commit log; `close_reported` acts on it."""
+        """Note a report that Spark's commit log has `plan` of `stream`; `close_reported` acts on it."""
         self._closing.report(stream, plan)
 
     @property
@@ -151,16 +151,16 @@ class Ledger:
 
     @property
     def given_up(self) -> int:
-        """The newest plan that was reported as durable, but whose claims the group has refused to close; -1 if there was none."""
+        """The newest plan that was reported as durable but whose claims the group refused to close; -1 if there was none."""
         return self._closing.given_up
 
     # Called before the member joins.
 
     def note_group(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note the commits of every partition of the subscribed topics, and refuse to start if the checkpoint is behind them.
+        """Note the commits for all partitions of the subscribed topics, and refuse to start if the checkpoint is behind them.
 
         Raises:
-            CheckpointBehindGroup: some record shows plans of this stream that are not in its checkpoint.
+            CheckpointBehindGroup: some record shows plans of this stream that its checkpoint does not have.
         """
         self._held_ranges.note_earlier_claims(commits)
         refuse_behind(self._stream, commits)
@@ -171,13 +171,13 @@ class Ledger:
     # Called by the member (member.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Start to adopt the partitions. `idle` continues once the brokers have answered, and retries after errors."""
+        """Start adopting the partitions. `idle` continues once the brokers have answered, and retries after errors."""
         self._adopting.acquired(partitions - self._records.keys())
         self.close_reported()
         self._adopt_acquired()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Leave the partitions out of new plans, and close the claims of durable plans."""
+        """Leave the partitions out of new plans, and close durable plans' claims."""
         self._believe_report()
         self._draining |= partitions
         self._publish()
@@ -185,41 +185,41 @@ class Ledger:
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
         """Return whether these partitions have planned or claimed ranges that are worth waiting for."""
-        # The claim may wait for a member that is draining, too, and waits for these partitions: neither would continue until a
-        # drain times out. Claims that are still open at the release remain with this stream, so nothing is lost or read twice.
+        # The claim may be waiting for a member that is itself draining and waiting for these partitions. Neither would continue
+        # until a drain timed out. Claims that are still open at release stay with this stream, so nothing is lost or read twice.
         if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
             return False
-        # No commit closes a claim in a deleted topic, so a drain that waited for it would always time out.
+        # No commit can close a claim in a deleted topic, so a drain that waited for it would always time out.
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
             for partition in partitions.difference(self._closing.unclosable)
         )
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
-        # This is the last chance to close claims. The next owner holds the ones that are still open, and they count as lag.
+        """Close durable plans' claims, then forget the partitions. Open claims stay in the group's record."""
+        # This is the last chance to close claims. The next owner holds any that are still open, and they count as lag.
         self._believe_report()
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget the partitions without a commit."""
+        """Forget the partitions without committing anything."""
         for partition in partitions:
             record = self._records.pop(partition, None)
             self.may_be_claimed |= record is not None and has_claims(record, self._stream.name)
         self._adopting.forget(partitions)
         self._held_ranges.forget(partitions)
-        # Another member may own the partitions by now, and read the ranges that are planned here. If this stream still claimed
-        # them, both would read them.
+        # Another member may own the partitions by now and read the ranges that are planned here. If this stream still claimed
+        # these ranges, both would read them.
         self._planned -= partitions
         self._draining -= partitions
         self._publish()
 
     def idle(self) -> None:
-        """Do the work between two polls: close claims of finished plans, drop settled ranges, and continue to adopt partitions.
+        """Do the work between two polls: close finished plans' claims, drop settled ranges, and continue adopting partitions.
 
         Raises:
-            GroupKafkaError: an error that is not retriable, or that has lasted for longer than the patience.
+            GroupKafkaError: an error that is not retriable, or that has lasted longer than `patience_s`.
         """
         self.close_reported()
         self._ask_which_plans_are_done(SETTLE_BETWEEN_TRIGGERS_S)
@@ -230,13 +230,13 @@ class Ledger:
         self._adopt_acquired()
 
     def close_reported(self) -> None:
-        """Close the claims of the newest claimed plan if it is reported as durable.
+        """Close the newest claimed plan's claims if the plan has been reported as durable.
 
-        A commit that fails now is tried again. The next plan or claim also closes these claims, and raises an error that is not
-        retriable.
+        If the commit fails with a retriable error, it is retried. The next plan or claim also closes these claims, and raises any
+        error that is not retriable.
 
         Raises:
-            CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
+            CommitOutcomeUnknown: the commit may still be written later, which could undo the next claim.
         """
         self._believe_report()
         if not self._closing.due:
@@ -260,30 +260,30 @@ class Ledger:
         """Return whether planning can begin: every partition was tried once, and some are adopted or none can be.
 
         None can be adopted if the group assigned none, or only partitions of deleted topics. If ranges are held for other
-        streams, planning also waits until the group has been asked once which of them are done.
+        streams, planning also waits for the first answer about which of them are done.
         """
         if self._adopting.undecided or self._confirmed_plans.unanswered:
             return False
         return bool(self._records) or self._adopting.only_deleted
 
     def durable(self, plan: int) -> None:
-        """Note that Spark has `plan` in its commit log. Confirm draining partitions now, and others with the next claim."""
+        """Note that Spark's commit log has `plan`. Confirm draining partitions now, and others with the next claim."""
         if plan > self._stream.durable:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> PlanInput:
-        """Return what the next plan is made from, after asking which held ranges are confirmed."""
+        """Ask which held ranges have been confirmed, and return the input for the next plan."""
         self.ask_which_plans_are_done()
         return self.plan_input()
 
     def plan_input(self) -> PlanInput:
-        """Return the records and held ranges from which to make the next plan."""
+        """Return the input for the next plan: the records and the held ranges to reread."""
         return PlanInput(self.confirmed_records(), self.to_reread())
 
     def confirmed_records(self) -> dict[TopicPartition, CommitRecord]:
-        """Return the record of each owned partition, with the claims of durable plans closed."""
+        """Return each owned partition's record, with durable plans' claims closed."""
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
@@ -292,17 +292,18 @@ class Ledger:
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
     def propose(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Note a plan before Spark gets it, so that a partition that drains waits until the plan is claimed.
+        """Note a plan before Spark gets it, so that partitions that start to drain wait until the plan is claimed.
 
-        A plan may be shortened here, and not later: a claim moves the position to the planned end. Once Spark has the plan, a
-        range is claimed as it is, or left out as a whole.
+        This is the last point at which a plan may be shortened, because a claim moves the position to the planned end. Once Spark
+        has the plan, each range is either claimed as it is or left out entirely.
 
         Returns:
-            The ranges that may still be planned. Partitions that have moved in the meantime are left out, and so are ranges that
-            do not fit into the partition's record.
+            The ranges that may still be planned, without partitions that have moved in the meantime and without ranges that do
+            not fit into the partition's record.
         """
-        # The plan was made on another thread. A partition that drains has no position now. A partition that left and came back
-        # has another position if its owner in between has read there: a claim from the old one would read those records twice.
+        # The plan was made on another thread. A partition that is draining has no position now. A partition that left and came
+        # back has a different position if its owner in between read from it: claiming from the old position would read those
+        # records twice.
         wanted = {
             partition: claimable(self._records[partition], ranges)
             for partition, ranges in planned.items()
@@ -313,26 +314,26 @@ class Ledger:
         return kept
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim the ranges of plan `stream.logged` that this stream may read. The plan is in Spark's offset log.
+        """Claim the ranges of plan `stream.logged` that this stream may read. The plan is already in Spark's offset log.
 
-        The same commit confirms the previous plan. A second call changes nothing. Empty ranges need no claim.
+        The same commit confirms the previous plan. A second call has no effect. Empty ranges need no claim.
 
         Raises:
             CheckpointBehindGroup, CommitRecordUnreadable: see rules.claim.
         """
-        # 1. Ignore reports until all claims are made. A report that arrives this early is about another copy of the checkpoint,
-        #    and would close claims whose rows are not in the output.
+        # 1. Ignore reports until all claims are made. A report that arrives this early is about another copy of the checkpoint.
+        #    Believing it would close claims whose rows are not in the output.
         self._closing.claiming()
         self._stream = stream
         wanted = _not_empty(stream.ranges)
-        # 2. The records of owned partitions are as noted, because only this member can write them. All others are read again.
+        # 2. Owned partitions' records are up to date here, because only this member can write them. All others are read again.
         in_group = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
         verdicts = self._verdicts({partition: in_group[partition] for partition in wanted})
-        # 3. The group accepts the claims before anything is read. Otherwise the next owner could start at the old position, and
-        #    read the same records. If this raises, the partitions stay planned, so the next attempt may claim them.
+        # 3. The group accepts the claims before anything is read. Otherwise the next owner could start at the old position and
+        #    read the same records. If this raises, the partitions stay in `_planned`, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        # 4. Forget the ranges that are decided, because a later attempt must not claim ranges that this one has left to others.
+        # 4. Forget ranges that have a verdict, because a later attempt must not claim ranges that this one has left to others.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
         if not waiting:
@@ -343,25 +344,25 @@ class Ledger:
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group has committed for these partitions, owned by this member or not."""
+        """Return the group's commits for these partitions, whether this member owns them or not."""
         return self._commits.fetch(partitions)
 
     def confirm(self) -> None:
-        """Close the claims of every durable plan. Nothing is sent if the group's records already show everything."""
+        """Close every durable plan's claims. Send nothing if the group's records are already up to date."""
         self._write(self._confirmed(self._records) or progress_record(self._stream, self._records))
         self._warn_if_invisible()
 
     def ask_which_plans_are_done(self) -> None:
-        """Ask, at most every SETTLE_INTERVAL_S, which owed ranges their streams have confirmed. `idle` drops these ranges."""
+        """Ask which owed ranges their streams have confirmed, at most every SETTLE_INTERVAL_S. `idle` drops these ranges."""
         self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
 
     def continue_after(self, losses: Iterable[PartitionLoss]) -> None:
         """Write the records with which partitions continue after lost offsets.
 
-        A partition of a deleted topic is left alone until the group revokes it, or the topic is created again.
+        A deleted topic's partitions are left alone until the group revokes them or the topic is recreated.
         """
         writes, deleted = _records_after(losses, self._records, self._stream)
-        # Forget deleted topics before the commit, which may fail. A query that ends commits again, and that commit must not
+        # Forget deleted topics before the commit, which may fail. When the query stops it commits again, and that commit must not
         # contain a deleted topic.
         for partition in deleted:
             del self._records[partition]
@@ -370,14 +371,14 @@ class Ledger:
         self._publish()
         self._write(writes)
 
-    # Parts of the steps.
+    # Helpers for the steps above.
 
     def _believe_report(self) -> None:
-        """Treat the newest claimed plan as durable if it was reported. Its claims can then be closed."""
+        """Treat the newest claimed plan as durable if it has been reported, so that its claims can be closed."""
         self._stream = self._closing.believe(self._stream)
 
     def _verdicts(self, commits: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
-        """Decide what to claim of the newest plan in each of these partitions, given what the group has committed for it."""
+        """Decide which part of the newest plan to claim in each of these partitions, given the group's commit for it."""
         now = int(self._wall_clock())
         return {
             partition: claim(
@@ -404,25 +405,25 @@ class Ledger:
             for found in self._adopting.answers(self._stream, draining=self._draining):
                 self._adopt(found)
         except GroupKafkaError as error:
-            # After a quick restart the earlier run may still be ending, and may have closed this run's claims after the same
-            # report. This run gets the report in a moment, so an error now would end a query that is in order.
+            # After a quick restart the previous run may still be shutting down, and may have closed this run's claims because of
+            # the same report. This run is about to get the report too, so an error now would stop a healthy query.
             unreported = isinstance(error, CheckpointBehindGroup) and self._closing.is_open(self._stream)
             if not self._adopting.try_again(error, passing=unreported):
                 raise
 
     def _adopt(self, found: BrokersAnswer) -> None:
-        """Write the records of partitions that the brokers have answered for, unless the group already has the same record."""
+        """Write the records of partitions about which the brokers have answered, unless the group already has the same record."""
         done = self._confirmed_plans.done(self._stream)
         cluster_id, member = self._commits.cluster_id, self._commits.member
         adopted = adopted_records(self._stream, found, done=done, cluster_id=cluster_id, member=member)
         unwritten = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
         try:
-            # Records that need no commit are noted first, so that they are adopted even if the commit of the others fails.
+            # Records that need no commit are noted first, so that they are adopted even if committing the others fails.
             self._note_written({partition: adopted[partition] for partition in adopted.keys() - unwritten.keys()})
             self._write(unwritten)
         finally:
-            # Ask again about owed ranges, even if the commit failed, because a part of it may be written. Otherwise a stream that
-            # has come back since the last answer would still count as dead, and its ranges would be read twice.
+            # Ask again about owed ranges even if the commit failed, because part of it may have been written. Otherwise a stream
+            # that has come back since the last answer would still count as dead, and its ranges would be read twice.
             noted = adopted.keys() & self._records.keys()
             if any(adopted[partition].owed for partition in noted):
                 self._confirmed_plans.adopted()
@@ -431,7 +432,7 @@ class Ledger:
             warn_of_another_cluster({partition: found.commits[partition] for partition in noted})
 
     def _ask_which_plans_are_done(self, interval_s: float) -> None:
-        """Ask which owed ranges their streams have confirmed, unless there are none or the last question is too recent."""
+        """Ask which owed ranges their streams have confirmed, unless no ranges are owed or the last question is too recent."""
         owned = self._records.keys() | self._adopting.partitions
         liveness_matters = self._held_ranges.liveness_matters
         self._confirmed_plans.ask(
@@ -439,10 +440,10 @@ class Ledger:
         )
 
     def _settle(self) -> None:
-        """Drop owed ranges that are confirmed. A commit that fails is repeated after the next answer.
+        """Drop owed ranges that have been confirmed. If the commit fails, it is repeated after the next answer.
 
         Raises:
-            CommitOutcomeUnknown: as `close_reported`.
+            CommitOutcomeUnknown: as in `close_reported`.
         """
         try:
             self._except_deleted_topics(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
@@ -455,7 +456,7 @@ class Ledger:
         """Close claims before a release. If the commit fails, the ranges stay claimed, and the next owner holds them.
 
         Raises:
-            CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
+            CommitOutcomeUnknown: as in `close_reported`.
         """
         try:
             self._write(self._confirmed(partitions))
@@ -465,14 +466,14 @@ class Ledger:
             _warn_of_open_claims(error)
 
     def _except_deleted_topics(self, write: Callable[[], None]) -> None:
-        """Call `write`, and ignore that some topics do not exist, because the next plan handles deleted topics."""
+        """Call `write`, and ignore errors about topics that do not exist, because the next plan handles deleted topics."""
         try:
             write()
         except TopicNotFound as error:
             log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
 
     def _warn_if_invisible(self) -> None:
-        """Warn once if a plan is finished, but this stream owns no partition whose record could show that to other members."""
+        """Warn once if a plan is finished but this stream owns no partition whose record could show that to other members."""
         plan = self._stream.durable
         if self._records or not self.may_be_claimed or not _not_empty(self._stream.ranges):
             return
@@ -485,29 +486,29 @@ class Ledger:
             )
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
-        """Return the records of these partitions that change when durable plans are closed."""
+        """Return the records in these partitions that change when durable plans' claims are closed."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
         return _changed(owned, lambda record: confirm(record, self._stream))
 
     def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
-        """Return the records that change when the owed ranges of these plans are dropped."""
+        """Return the records that change when the owed ranges of done plans are dropped."""
         return _changed(self._records, lambda record: settle(record, done))
 
     def _write(self, records: Records) -> None:
-        """Commit the records to the group, and note those that it has accepted.
+        """Commit the records to the group, and note those that it accepts.
 
         Raises:
-            TopicNotFound: topics of some records do not exist. All others are written and noted.
+            TopicNotFound: some records' topics do not exist. All other records are written and noted.
         """
         for accepted in self._commits.write(records):
-            # Note records only after the group has accepted them. If a claim were noted and then refused, this stream would read
-            # its ranges, and so would the next owner.
+            # Note records only after the group has accepted them. If a claim were noted and then refused, both this stream and
+            # the next owner would read its ranges.
             self._note_written(accepted)
 
     def _note_written(self, records: Records) -> None:
         """Note the records that the group has accepted."""
         self._records |= records
-        # Such a record shows the other members that they may drop the ranges that they hold for this stream.
+        # A record in which the newest plan is done shows other members that they may drop the ranges they hold for this stream.
         self.may_be_claimed &= all(record.done < self._stream.logged for record in records.values())
         self._adopting.adopted(records.keys())
         self._publish()
@@ -535,7 +536,7 @@ def _records_after(
     deleted: set[TopicPartition] = set()
     for loss in losses:
         record = records.get(loss.partition)
-        # Losses are found on another thread. If the partition has moved in the meantime, the loss is not about its new position.
+        # Losses are found on another thread. If the position has changed in the meantime, the loss no longer applies.
         if record is None or loss.position not in {None, record.next}:
             continue
         if loss.resume is None:
@@ -555,10 +556,10 @@ def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, i
 
 
 def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return the partitions that have at least one offset to read."""
+    """Return only the partitions with at least one offset to read."""
     return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:
-    """Warn that claims could not be closed, because a commit failed with this error."""
+    """Warn that a commit failed with this error, so claims could not be closed."""
     log.warning("claims of finished micro-batches stay unconfirmed until the next commit of this stream: %s", error)

@@ -1,12 +1,13 @@
 """Runs a member of the group, on the one thread that uses the consumer.
 
 librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits forever. So one
-thread does everything: it polls, and it runs the other threads' commands between polls. While it waits in `on_revoke`, it runs
-them inside the callback. The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and this
+thread does everything: it polls, and it runs other threads' commands between polls. While it waits in `on_revoke`, it runs them
+inside the callback. The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and this
 module keeps track of the partitions that the group has assigned.
 
-The package handoff describes the life of a partition. This module has its callbacks: `on_assign` acquires partitions, `on_revoke`
-drains and releases them, and `on_lost` forgets them. A member that rejoins (`rejoin`) first drains and releases everything.
+The handoff package describes the life of a partition. This module implements the callbacks: `on_assign` acquires partitions,
+`on_revoke` drains and releases them, and `on_lost` forgets them. A member that rejoins (`rejoin`) first drains and releases
+everything.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from spark_groupsource.timeouts import JOIN_INTERVAL_S, LEAVE_S
 log = logging.getLogger(__name__)
 
 TROUBLE_INTERVAL_S = 30.0
-"""How often the same error of the brokers is logged while it lasts."""
+"""How often the same broker error is logged while it lasts."""
 
 POLL_INTERVAL_S = 0.05
-"""The longest time between two polls while no command arrives. Commands are served without delay."""
+"""The longest time between two polls if no command arrives. Commands are served immediately."""
 
 MEMBER_LIVES_EVERY_S = 0.5
 """How often a caller that waits for the consumer's thread checks that the thread is still alive."""
 
 CALLBACK_AFTER_S = 2.0
-"""KIP-848: how long a new member that knows its epoch waits for the callback with its partitions."""
+"""KIP-848: how long a new member that has its epoch waits for the callback with its partitions."""
 
 T = TypeVar("T")
 
@@ -76,28 +77,28 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
     State.LEFT: frozenset({State.LEAVING}),
     State.FAILED: frozenset({State.LEAVING}),
 }
-"""The states that each state may follow. A member goes from MEMBER back to JOINING when it loses partitions, or has to rejoin
-(`rejoin`). It may keep other partitions, such as those of topics that still exist, and have to release them while it rejoins."""
+"""The states that each state may follow. A member goes from MEMBER back to JOINING when it loses partitions or has to rejoin
+(`rejoin`). It may still have other partitions, such as those of topics that still exist, and must release them as it rejoins."""
 
 
 class RecordKeeper(Protocol):
     """Keeps the commit records of a member's partitions. Queries use `ledger.Ledger`.
 
-    The methods are steps in the life of a partition, which the package handoff describes. They are called on the consumer's
-    thread, and must not raise retriable errors.
+    The methods are steps in the life of a partition (see the handoff package). They are called on the consumer's thread and must
+    not raise retriable errors.
     """
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Start to adopt partitions that the group has assigned. The set is empty if only the generation has changed."""
+        """Start adopting partitions that the group has assigned. The set is empty if only the generation has changed."""
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Plan nothing new for partitions that the group has revoked."""
+        """Stop making plans for partitions that the group has revoked."""
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether a planned or claimed range of these partitions is not confirmed yet."""
+        """Return whether these partitions have planned or claimed ranges that have not been confirmed yet."""
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget partitions after a last commit, because they are about to be given back."""
+        """Make a last commit for partitions that are about to be given back, then forget them."""
 
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Forget partitions that another member may own by now."""
@@ -121,14 +122,14 @@ class Member:
         clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Make the consumer; nothing is sent to the group before `start`.
+        """Create the consumer. Nothing is sent to the group before `start`.
 
         Args:
             consumer_settings: librdkafka settings of a group member.
             subscription: topic names, or one pattern that starts with `^`.
             drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight.
             clock: returns seconds, monotonic.
-            observer: receives the assignments and the rebalances.
+            observer: is told about assignments and rebalances.
 
         Raises:
             OptionError, AuthenticationFailed: see brokers.client.make_client.
@@ -151,7 +152,7 @@ class Member:
         self._has_joined = False
         self._timeouts = 0
         self._rejoin_from: tuple[Assignment, str] | None = None
-        """The assignment with which the member has to rejoin, and the reason. Another thread sets it."""
+        """The assignment for which a rejoin was requested, and the reason. Another thread sets it."""
         self._has_drained = False
         """Whether this member has drained everything and is leaving in order to rejoin."""
         self._callback_due: Deadline | None = None
@@ -166,12 +167,12 @@ class Member:
 
     @property
     def assignment(self) -> Assignment:
-        """The newest assignment. It is an immutable value, safe to read from any thread."""
+        """The newest assignment: an immutable value that any thread may read."""
         return self._assignment
 
     @property
     def state(self) -> State:
-        """The current stage in the member's life."""
+        """The member's current state."""
         return self._state
 
     @property
@@ -181,21 +182,21 @@ class Member:
 
     @property
     def timeouts(self) -> int:
-        """How often librdkafka has logged that requests timed out. Their answers may be lost."""
+        """How many times librdkafka has logged that requests timed out. Their answers may be lost."""
         return self._timeouts
 
     @property
     def failure(self) -> GroupKafkaError | None:
-        """The error that ended the member, if there is one. Every later `call` raises it immediately."""
+        """The error with which the member failed, if any. Every later `call` raises it immediately."""
         return self._failure
 
     @property
     def ended_by(self) -> int | None:
-        """The code of the broker's or librdkafka's error that ended the member, if there is one."""
+        """The code of the broker or librdkafka error that made the member fail, if any."""
         return self._ended_by
 
     def start(self, keeper: RecordKeeper) -> None:
-        """Start to join the group, and return without waiting. `keeper` is called on the consumer's thread on every change."""
+        """Start joining the group, and return without waiting. `keeper` is called on the consumer's thread on every change."""
         self._keeper = keeper
         self._thread.start()
 
@@ -209,7 +210,8 @@ class Member:
             GroupKafkaError: the member failed instead.
         """
         for _ in Deadline(timeout_s, clock=self._clock).attempts(JOIN_INTERVAL_S):
-            # Read this before the failure: a member that fails is marked as joined afterwards, and would seem to have joined.
+            # Read this before checking for a failure: a member that fails is marked as joined after that, and would seem to
+            # have joined.
             joined = self._has_joined
             self._raise_failure()
             if joined:
@@ -217,11 +219,11 @@ class Member:
         return False
 
     def call(self, run: Callable[[], T]) -> T:
-        """Run a function on the consumer's thread, and return its result. No callback of the group comes in between.
+        """Run a function on the consumer's thread, and return its result. No group callback runs during the call.
 
         Raises:
             MembershipClosed: the member has left the group.
-            Exception: what `run` raised, or the error that ended the member.
+            Exception: the exception that `run` raised, or the error with which the member failed.
         """
         self._raise_failure()
         command = self._commands.put(run)
@@ -239,7 +241,7 @@ class Member:
             return result
 
     def rejoin(self, seen: Assignment, reason: str) -> None:
-        """Make the member leave the group and join it again, without waiting.
+        """Make the member leave the group and rejoin it, without waiting for either.
 
         The request is dropped if the member's assignment has changed since `seen`. The member drains as if the group had revoked
         everything. Claims that are still open after that stay in the group's record.
@@ -251,22 +253,22 @@ class Member:
         self._rejoin_from = (seen, reason)
 
     def close(self, timeout_s: float = LEAVE_S) -> None:
-        """Leave the group and end the thread, and wait at most `timeout_s` seconds for both.
+        """Leave the group and stop the thread, waiting at most `timeout_s` seconds for both.
 
-        A static member stays in the group until its session times out. Safe in a signal handler, and when called again.
+        A static member stays in the group until its session times out. Safe to call in a signal handler, and more than once.
         """
         self._closing = True
         self._commands.wake()
         if threading.current_thread() is self._thread:
             return
-        # Not with `Thread.join`: Spark may send SIGTERM twice, and the second signal may interrupt the join of the first one just
-        # when it has the thread's lock. A join in the handler would then wait for its own thread, until the timeout.
+        # Do not use `Thread.join` here. Spark may send SIGTERM twice, and the second signal may interrupt the first one's join
+        # while that holds the thread's lock. A join in the second handler would then wait for its own thread until the timeout.
         for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
             if self._state in {State.LEFT, State.FAILED} or not self._thread.is_alive():
                 return
 
     def _raise_failure(self) -> None:
-        """Raise the error that ended the member, if there is one."""
+        """Raise the error with which the member failed, if any."""
         if self._failure is not None:
             raise self._failure
 
@@ -288,8 +290,8 @@ class Member:
             self._move(State.JOINING)
             self._subscribe()
             while not self._closing and self._failure is None:
-                # Until the first assignment there are no commands. It comes in a callback inside `poll`, which does not return
-                # just because it has served one.
+                # There are no commands until the first assignment. That arrives in a callback inside `poll`, and `poll` does not
+                # return just because it has served a callback.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
                 self._read_epoch()
@@ -299,33 +301,33 @@ class Member:
             self._fail(error)
         except KafkaException as error:
             self._fail(self._explained(error.args[0]))
-        except Exception as error:  # noqa: BLE001 -- the query has to learn of every error that ends this thread
+        except Exception as error:  # noqa: BLE001 -- the query must be told about every error that ends this thread
             self._fail(MembershipError(f"The member of group {self._group_id} ended with an unexpected error: {error!r}"))
         finally:
             self._leave()
 
     def _subscribe(self) -> None:
-        """Subscribe to the topics with this member's callbacks, which makes librdkafka join the group."""
+        """Subscribe to the topics with this member's callbacks. This makes librdkafka join the group."""
         self.consumer.subscribe(self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _rejoin_if_asked(self) -> None:
-        """Drain everything and join the group again, if `rejoin` was called for the current assignment."""
+        """Drain everything and rejoin the group, if `rejoin` was called for the current assignment."""
         request, self._rejoin_from = self._rejoin_from, None
         if request is None or request[0] != self._assignment or self._state is not State.MEMBER:
             return
         log.warning("the coordinator and this driver disagree: %s", request[1])
-        # 1. The member drains first. While it leaves it sends no heartbeat, so a drain in `on_revoke` could outlast its session.
+        # 1. Drain first. A leaving member sends no heartbeats, so a drain in `on_revoke` could outlast its session.
         self._drain(self._assignment.partitions)
         if self._closing or self._failure is not None:
             return
-        # 2. It leaves, and rejoins. librdkafka does so once `on_revoke` has been served, which does not drain a second time.
+        # 2. Leave and rejoin. librdkafka does so once `on_revoke` has been served, which does not drain a second time.
         self._has_drained = True
         self._move(State.JOINING)
         self.consumer.unsubscribe()
         self._subscribe()
 
     def _leave(self) -> None:
-        """Leave the group, and answer the commands that are still queued with an error."""
+        """Leave the group, and answer all commands that are still queued with an error."""
         self._closing = True
         self._move(State.LEAVING)
         try:
@@ -338,19 +340,19 @@ class Member:
         self._commands.refuse(self._failure or self._left())
 
     def _explained(self, error: KafkaError) -> GroupKafkaError:
-        """Return librdkafka's error as an error of this package, and note its code in `ended_by`."""
+        """Convert a librdkafka error to one of this package's errors, and store its code in `ended_by`."""
         self._ended_by = cause_of(error).code()
         return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
 
     def _fail(self, error: GroupKafkaError) -> None:
-        """End the member with this error, unless an earlier error has already ended it."""
+        """Make the member fail with this error, unless it has already failed with an earlier one."""
         if self._failure is None:
             self._failure = error
-            if self._has_joined:  # the query gets the error with its next call, which may be as late as its next trigger
+            if self._has_joined:  # the query gets the error only with its next call, perhaps as late as its next trigger
                 log.error("this driver's membership ends: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
-        """Poll once, which runs librdkafka's callbacks. Raise errors that end the member, and note all others."""
+        """Poll once, which runs librdkafka's callbacks. Raise errors that make the member fail, and note all others."""
         message = self.consumer.poll(timeout_s)
         if message is None:
             return
@@ -365,11 +367,11 @@ class Member:
             self._on_error(error)
 
     def _note_timeout(self) -> None:
-        """Count a log line of librdkafka about requests that timed out. Called by its log callback."""
+        """Count a librdkafka log line about requests that timed out. Called by its log callback."""
         self._timeouts += 1
 
     def _on_error(self, error: KafkaError) -> None:
-        """Serve librdkafka's error callback. librdkafka recovers from these errors by itself, unless they are fatal."""
+        """Handle an error from librdkafka's error callback. librdkafka recovers from these on its own, unless they are fatal."""
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
         self._last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
@@ -379,9 +381,9 @@ class Member:
             log.warning("the Kafka client says: %s", error.str())
 
     def _read_epoch(self) -> None:
-        """Follow the member epoch of KIP-848, which rises without a callback, and which callbacks see too late.
+        """Keep up with the KIP-848 member epoch, which rises without a callback and reaches callbacks too late.
 
-        An empty first assignment has no callback either, so this method also notices that a member without partitions has joined.
+        An empty first assignment has no callback either, so this method also detects when a member without partitions has joined.
         """
         if not self._incremental_epochs or self._closing:
             return
@@ -399,7 +401,7 @@ class Member:
                 self._joined_with(frozenset(), generation)
 
     def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
-        """Note that the group has assigned these partitions, and start to adopt them."""
+        """Note that the group has assigned these partitions, and start adopting them."""
         self._callback_due = None
         self._has_drained = False
         self._move(State.MEMBER)
@@ -439,7 +441,7 @@ class Member:
         self._observer.assigned(assignment.partitions, assignment.draining, assignment.generation, assignment.member_id)
 
     def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
-        """Acquire the partitions that the group has assigned (callback of librdkafka)."""
+        """Acquire the partitions that the group has assigned (librdkafka callback)."""
         gained = _plain(assigned)
         if self._eager:
             consumer.assign([])
@@ -450,27 +452,27 @@ class Member:
         self._joined_with(gained, generation_of(consumer))
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
-        """Drain and release the partitions that the group has revoked (callback of librdkafka)."""
+        """Drain and release the partitions that the group has revoked (librdkafka callback)."""
         partitions = _plain(revoked)
         self._observer.rebalanced("revoked")
-        # 1. Close claims whose micro-batches end in time. This member still owns the partitions, so its commits are accepted.
+        # 1. Close claims whose micro-batches finish in time. This member still owns the partitions, so its commits are accepted.
         self._guarded(lambda: self._drain(partitions))
         self._guarded(lambda: self._keeper.released(partitions))
-        # 2. librdkafka gives the partitions back. From here on the next owner may adopt them, so no more is written for them.
+        # 2. librdkafka gives the partitions back. The next owner may adopt them from now on, so nothing more is written for them.
         self._unassign(consumer)
-        # 3. Other threads see that the partitions are gone.
+        # 3. Let other threads see that the partitions are gone.
         if not self._closing:
             self._publish(self._assignment.partitions - partitions)
 
     def _unassign(self, consumer: Consumer) -> None:
-        """Let librdkafka give back the partitions of a callback. The list is empty, because librdkafka's own assignment is."""
+        """Let librdkafka give back a callback's partitions. The list is empty because librdkafka's own assignment is empty."""
         if self._eager:
             consumer.unassign()
         else:
             consumer.incremental_unassign([])
 
     def _drain(self, partitions: frozenset[TopicPartition]) -> None:
-        """Wait until no range of these partitions is in flight, for the drain timeout at most."""
+        """Wait until no range in these partitions is in flight, but no longer than the drain timeout."""
         self._keeper.draining(partitions)
         if self._closing or self._has_drained or not self._keeper.in_flight(partitions):
             return
@@ -485,8 +487,8 @@ class Member:
                     _listed(partitions),
                 )
                 break
-            # The query confirms the micro-batch in flight with commands. If they waited for this callback to return, both would
-            # be stuck.
+            # The query confirms the micro-batch in flight through commands. If these waited for this callback to return, both
+            # would be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
             self._guarded(self._keeper.idle)
             if self._failure is not None:
@@ -495,14 +497,14 @@ class Member:
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
-        """Forget partitions that another member may already own (callback of librdkafka)."""
+        """Forget partitions that another member may already own (librdkafka callback)."""
         partitions = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
             "[%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; their claims stay",
             _listed(partitions),
         )
-        # No more commits are sent, because another member may own the partitions by now. It holds open claims for this stream.
+        # Commit nothing more, because another member may own the partitions by now. It holds open claims for this stream.
         self._guarded(lambda: self._keeper.lost(partitions))
         self._unassign(consumer)
         if not self._closing:
@@ -510,7 +512,7 @@ class Member:
             self._publish(self._assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run a step of a callback, and end the member if it fails. If the callback raised, librdkafka would start to fetch."""
+        """Run one step of a callback, and make the member fail if it raises. If a callback raised, librdkafka would fetch."""
         try:
             step()
         except GroupKafkaError as error:

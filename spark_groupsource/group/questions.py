@@ -1,4 +1,4 @@
-"""Runs slow requests to brokers, each on a thread of its own, so that the consumer's thread never waits."""
+"""Runs slow broker requests, each on its own thread, so that the consumer's thread never waits."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ A = TypeVar("A")
 
 
 class Questions(Generic[Q, A]):
-    """Runs questions on other threads, and keeps their answers until they are taken. One thread asks and takes."""
+    """Answers questions on other threads, and keeps the answers until they are taken. A single thread asks and takes."""
 
     def __init__(self, find_out: Callable[[Q], A], *, thread: str) -> None:
-        """Start without a question.
+        """Start with no questions.
 
         Args:
-            find_out: answers a question. It is called on other threads, and may take long.
-            thread: the name of these threads.
+            find_out: answers a question. It is called on other threads and may be slow.
+            thread: the name for these threads.
         """
         self._find_out = find_out
         self._thread = thread
-        # A signal handler may interrupt the thread that takes answers. That thread never holds the lock of a SimpleQueue then.
+        # A signal handler may interrupt the thread that takes answers. Even then that thread never holds a SimpleQueue's lock.
         self._answers: SimpleQueue[tuple[Q, A | Exception]] = SimpleQueue()
 
     @property
@@ -36,17 +36,17 @@ class Questions(Generic[Q, A]):
         threading.Thread(target=self._answer, args=(question,), name=self._thread, daemon=True).start()
 
     def take(self) -> tuple[Q, A | Exception] | None:
-        """Return the oldest answer with its question, or `None` if there is none. The answer is an exception if asking failed."""
+        """Return the oldest answer with its question, or `None` if there is none. If asking failed, it is an exception."""
         try:
             return self._answers.get_nowait()
         except Empty:
             return None
 
     def _answer(self, question: Q) -> None:
-        """Answer a question. Runs on the question's thread."""
+        """Answer a question on the question's own thread."""
         answer: A | Exception
         try:
             answer = self._find_out(question)
-        except Exception as error:  # noqa: BLE001 -- the caller of `take` decides about it
+        except Exception as error:  # noqa: BLE001 -- the caller of `take` handles it
             answer = error
         self._answers.put((question, answer))

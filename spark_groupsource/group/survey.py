@@ -1,8 +1,8 @@
-"""Asks the brokers about acquired partitions on other threads, because a leader may not answer for a long time.
+"""Asks the brokers about acquired partitions on other threads, because a leader may take a long time to answer.
 
-An answer belongs to the acquisition that it was asked for. If the partition was lost in the meantime, the answer does not count,
-because another member may have written the partition's record. While this member owns the partition, no other member can write
-the record, so the commit that was fetched with the question is still right.
+An answer is valid only for the acquisition for which it was requested. If the partition was lost in the meantime, the answer is
+dropped, because another member may have written the partition's record. While this member owns the partition, no other member can
+write the record, so the commit that was fetched for the question is still current.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from spark_groupsource.handoff.rules import Stream, recreated
 from spark_groupsource.partition import TopicPartition
 
 AskBrokers = Callable[[Stream, Mapping[TopicPartition, GroupCommit]], BrokersAnswer]
-"""Asks the brokers for everything that an adoption depends on. It may take long."""
+"""Asks the brokers for everything that an adoption depends on. It may be slow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Acquired partitions to ask about, with the stream and the commits of that moment. Two questions are never equal."""
+    """The acquired partitions to ask about, with the stream and the commits at that moment. Two questions are never equal."""
 
     stream: Stream
     commits: Mapping[TopicPartition, GroupCommit]
@@ -32,7 +32,7 @@ class Survey:
     """Asks about acquired partitions, and returns the answers that are still valid. Used on the consumer's thread."""
 
     def __init__(self, ask_brokers: AskBrokers) -> None:
-        """Start without a question.
+        """Start with no questions.
 
         Args:
             ask_brokers: asks the brokers; called on another thread.
@@ -45,12 +45,12 @@ class Survey:
 
     @property
     def asked(self) -> Collection[TopicPartition]:
-        """The partitions whose question is not answered yet."""
+        """The partitions whose question has not been answered yet."""
         return self._open.keys()
 
     @property
     def unanswered(self) -> Collection[TopicPartition]:
-        """The acquired partitions for which no answer was taken yet, not even an error."""
+        """The acquired partitions for which no answer has been taken yet. An error counts as an answer."""
         return self._unanswered
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
@@ -59,11 +59,11 @@ class Survey:
         self._unanswered.update(partitions)
 
     def ask(self, stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Ask about partitions, separately about those without a commit, because only these need an answer of their leaders.
+        """Ask about partitions. Those without a commit are asked about separately, because only they need their leaders' answers.
 
         Args:
             stream: the stream as its checkpoint describes it now.
-            commits: what the group has committed for each partition, all of which this member owns.
+            commits: the group's commit for each partition. This member owns all of them.
         """
         recorded = {partition: commit for partition, commit in commits.items() if commit is not None}
         for part in (recorded, dict.fromkeys(commits.keys() - recorded.keys())):
@@ -80,7 +80,7 @@ class Survey:
     def answers(self, stream: Stream) -> Iterator[tuple[frozenset[TopicPartition], BrokersAnswer | Exception]]:
         """Yield the answers that have arrived and are still valid for the stream, each with its partitions.
 
-        If an answer is an error, or is no longer valid, the caller has to ask about its partitions again. Answers that the caller
+        If an answer is an error or is no longer valid, the caller has to ask about its partitions again. Answers that the caller
         does not take now are yielded by a later call.
 
         Args:
@@ -91,8 +91,8 @@ class Survey:
             bound = self._bound(question)
             self._close(bound)
             if not isinstance(answer, Exception):
-                # The stream's newest plan may no longer have the partition's position, and the question did not ask for a start,
-                # because the plan then had one. If the partition were started at offset 0, it would be read twice.
+                # The question did not ask where the partition starts if the plan at that time had its position. The newest plan
+                # may no longer have it. Starting the partition at offset 0 would read its records twice.
                 bound = {partition for partition in bound if _is_valid(question, answer, partition, stream)}
                 answer = answer.only(bound)
             self._unanswered -= bound
@@ -104,13 +104,13 @@ class Survey:
         return {partition for partition in question.commits if self._open.get(partition) is question}
 
     def _close(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget that a question about these partitions is open."""
+        """Forget the open questions about these partitions."""
         for partition in partitions:
             self._open.pop(partition, None)
 
 
 def _is_valid(question: Question, answer: BrokersAnswer, partition: TopicPartition, stream: Stream) -> bool:
-    """Return whether the stream would still ask the same question, although it may have made plans in the meantime."""
+    """Return whether the stream would still ask the same question, even if it has made plans in the meantime."""
     commit, topic_id = question.commits[partition], answer.topic_ids.get(partition.topic)
     return (partition in question.stream.ranges) == (partition in stream.ranges) and (
         recreated(question.stream, partition, commit, topic_id) == recreated(stream, partition, commit, topic_id)

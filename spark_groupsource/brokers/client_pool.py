@@ -52,7 +52,7 @@ class _Idle(NamedTuple):
 
 
 class ClientPool:
-    """Keeps idle clients by their settings. Only one thread may use it."""
+    """A pool of idle clients, keyed by their settings. Only one thread may use it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Make an empty pool.

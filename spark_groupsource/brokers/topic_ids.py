@@ -25,7 +25,7 @@ a pattern may get new topics for months."""
 class TopicIds:
     """Returns topics' current ids, and remembers which changes brokers have confirmed.
 
-    The runner's main thread and a survey's threads use it. They share one frozenset, which is replaced and never edited. If two
+    The runner's main thread and a survey's threads use it. They share one frozenset, which is replaced, never modified. If two
     threads replace it at the same time, one change is lost, and must be confirmed again the next time.
     """
 

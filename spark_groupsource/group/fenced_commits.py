@@ -186,7 +186,7 @@ class FencedCommits:
             try:
                 in_group = self.fetch(records)
             except GroupKafkaError as unread:
-                log.warning("%s was refused, and reading back which partitions were refused failed: %s", doing, unread)
+                log.warning("%s was refused, and the partitions that were refused could not be read back: %s", doing, unread)
             else:
                 refused = [partition for partition in records if in_group.get(partition) != records[partition]]
                 failure = explain(error, f"committing {listed(sorted(refused))} to group {self._group_id}", COMMIT_ERRORS)

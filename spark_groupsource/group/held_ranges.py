@@ -142,7 +142,7 @@ class HeldRanges:
             owed = records[partition].owed
             log.warning(
                 "%s: its commit record is full, so new records there are not read until held ranges are confirmed or reread. It "
-                "has %d held ranges of the streams %s. Restart their queries, or set heldClaims=reread",
+                "has %d held ranges from these streams: %s. Restart their queries, or set heldClaims=reread",
                 partition,
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),

@@ -5,7 +5,7 @@ thousands), and stores them only once the group has accepted them. adopting.py d
 decides which reports close claims.
 
 Everything here runs on the consumer's thread, except `report_durable`. Other threads read `positions`, `held` and `closed`,
-which are replaced and never edited.
+which are replaced, never modified.
 """
 
 from __future__ import annotations

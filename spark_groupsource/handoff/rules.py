@@ -306,10 +306,10 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
     """Return the error for a checkpoint that lacks plans which the group's records show."""
     return CheckpointBehindGroup(
         f"{partition}: the group's record shows plan {newest} of stream {stream.name}, but the newest one in this query's "
-        f"checkpoint is {stream.logged} (`plan` in the files of the folder offsets). Either a second driver runs on this "
+        f"checkpoint is {stream.logged} (`plan` in the files of the folder offsets). Either a second driver is running on this "
         "checkpoint, or the checkpoint was restored from an older copy, or is itself a copy. The query stops, because it would "
         "otherwise plan other records under batch ids that the sink already has and ignores. Choose:\n"
-        "  - A second driver runs on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
+        "  - A second driver is running on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
         "new batch ids for old ones. The query then continues at the group's positions, after all claimed ranges. "
@@ -336,20 +336,20 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
     )
     return CheckpointBehindGroup(
         f"The group's records show that a micro-batch of stream {stream.name} is done. This query's checkpoint has it in its "
-        "offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second driver runs "
-        "on this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the commit. The "
-        "query stops, because it would otherwise run the micro-batch again without any row. The micro-batch "
+        "offset log (the newest file in the folder offsets), but not in its commit log (commits). Either a second driver is "
+        "running on this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the "
+        "commit. The query stops, because it would otherwise run the micro-batch again with no rows. The micro-batch "
         f"has{listed}{more}\nChoose:\n"
-        "  - A second driver runs on the checkpoint: stop one of the two, and start the other one. Nothing is lost or "
+        "  - A second driver is running on the checkpoint: stop one of the two, and start the other one. Nothing is lost or "
         "duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost, and the output lacks the rows of this micro-batch, because it was restored as "
         "well: stop every query of the group. Set each partition above to the first offset of its ranges: `groupkafka "
         "reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`. Then start this query on this checkpoint. It runs "
-        "the micro-batch without a row, and reads the rows in its next micro-batch. No row is lost. Rows that other queries "
-        "have read from these offsets on are duplicated.\n"
-        "  - The newest checkpoint is lost, and the output has the rows: do the same with the group's position. Nothing is lost "
-        "or duplicated in the output. The state of stateful operators lacks these rows."
+        "the micro-batch with no rows, and reads the rows in its next micro-batch. No row is lost. Rows that other queries "
+        "have already read at or after these offsets are duplicated.\n"
+        "  - The newest checkpoint is lost, and the output has the rows: follow the same steps, but set each partition to the "
+        "group's position. Nothing is lost or duplicated in the output. The state of stateful operators lacks these rows."
     )
 
 

@@ -119,7 +119,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
 class TallyCollector(Collector):
     """Provides every metric in METRICS to prometheus-client's registry, in that order.
 
-    It runs on the scrape's thread without waiting for other threads, because a tally's values are replaced and never edited.
+    It runs on the scrape's thread without waiting for other threads, because a tally's values are replaced, never modified.
     """
 
     def __init__(self, tally: Tally) -> None:

@@ -1,7 +1,7 @@
 """Counts what one run of a query has done so far, and keeps its current state, for the metrics.
 
 The query reports its events to a tally, which is an `observer.Observer`. A scrape reads the tally on another thread. No lock is
-needed, because only one thread writes each field, and a field's value is replaced and never edited.
+needed, because only one thread writes each field, and a field's value is replaced, never modified.
 """
 
 from __future__ import annotations

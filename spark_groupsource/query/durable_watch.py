@@ -100,7 +100,7 @@ class _Poller:
 
 
 class DurableWatch:
-    """Watches whether one plan at a time is durable. Values that several threads use are replaced, never edited.
+    """Tracks whether a plan is durable yet, one plan at a time. Shared values are replaced, never modified in place.
 
     `_can_notice` only ever changes to true, and both threads find the same plan, so it does not matter which of two writes wins.
     """

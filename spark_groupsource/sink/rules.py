@@ -197,7 +197,7 @@ def _why_behind(finished_elsewhere: int, token: Token | None, driver: BatchToken
 
 def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
     return CheckpointBehindSink(
-        f"{task}: the query is about to write micro-batch {batch}, but micro-batch {newest} is in the topic already. The "
+        f"{task}: the query is about to write micro-batch {batch}, but micro-batch {newest} is already in the topic. The "
         "checkpoint was restored from an older copy, or a second driver runs on it, or on a copy of it. This task has written "
         "nothing. Choose:\n"
         "  - Start the query with its latest checkpoint. No row is missing or duplicated.\n"
@@ -215,7 +215,7 @@ def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> Wri
         "Choose:\n  - Start the query with its old prefix and topic. Once this micro-batch is finished, stop the query and "
         "change them. No row is missing or duplicated.\n"
         f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing, and {rows} rows are duplicated.\n"
-        f"  - skipBatch={batch}: nothing more of the micro-batch is written. This choice duplicates no row, and all rows but "
+        f"  - skipBatch={batch}: no more of the micro-batch is written. No rows are duplicated, but all rows except "
         f"those {rows} are missing."
     )
 
@@ -276,11 +276,11 @@ _EXPIRY = "Offsets expire after offsets.retention.minutes (7 days by default) wi
 
 def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
     return BatchUnknown(
-        f"{task}: the sink cannot tell whether micro-batch {batch} is in the topic already. {why} This task has written nothing. "
+        f"{task}: the sink cannot tell whether micro-batch {batch} is already in the topic. {why} This task has written nothing. "
         f"Choose:\n  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing. If the query was "
         "stopped in this micro-batch, the rows that it had written by then are duplicated. If it was stopped while it waited for "
-        f"data, none are.\n  - skipBatch={batch}: nothing of the micro-batch is written now. This choice duplicates no row, and "
-        "the rows that the query had not written by then are missing."
+        f"data, none are.\n  - skipBatch={batch}: none of the micro-batch is written now. No rows are duplicated, but those that "
+        "the query had not written by then are missing."
     )
 
 
@@ -402,7 +402,7 @@ def check_batch(
     """
     if before is not None and before.batch > batch:
         raise CheckpointBehindSink(
-            f"Micro-batch {batch} is written, but micro-batch {before.batch} is in the topic already: a second driver runs on "
+            f"Micro-batch {batch} is written, but micro-batch {before.batch} is already in the topic: a second driver runs on "
             "the same checkpoint, or on a copy of it. No row is missing or duplicated. Stop one of the two drivers."
         )
     if choice.covers(batch):

@@ -64,7 +64,7 @@ def requested(schema: StructType, include_headers: bool) -> pa.Schema:
 
     Args:
         schema: The user's schema, or `default_schema`.
-        include_headers: The `includeHeaders` option. If it is set, the schema must have the headers.
+        include_headers: The `includeHeaders` option. If it is set, the schema must include the `headers` column.
 
     Raises:
         SchemaError: There is no such column, or it cannot have this type. The message lists the columns and their types.

@@ -146,7 +146,7 @@ def test_a_group_with_a_member_is_refused(query: Query, cluster: Cluster) -> Non
 def test_what_it_costs_a_query_that_comes_back_cannot_know_what_it_has_written(query: Query) -> None:
     written(query)
     assert run_command(query, "--execute").exit_code == 0
-    with pytest.raises(BatchUnknown, match="cannot tell whether micro-batch 1 is in the topic already"):
+    with pytest.raises(BatchUnknown, match="cannot tell whether micro-batch 1 is already in the topic"):
         query.run(1, [["new"]], run=LATER_RUN)
     query.run(1, [["new"]], run=LATER_RUN, rewriteBatch="1")
     assert read_committed(query.cluster, query.topic) == [*map(str, range(TASKS)), "new"]

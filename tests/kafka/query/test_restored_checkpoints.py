@@ -119,7 +119,7 @@ def test_one_that_lacks_only_the_newest_commit_is_refused_and_its_advice_brings_
     assert listed == [("0", "5", "10"), ("1", "5", "10")]
     (way,) = re.findall(rf"output {output} the rows.*", said)
     (command,) = set(re.findall(r"`groupkafka (reset-offsets .*?)`", said))
-    assert ("do the same with the group's position" in way) == (output == "has")
+    assert ("set each partition to the group's position" in way) == (output == "has")
     for partition, first, reads_on in listed:
         offset = first if output == "lacks" else reads_on
         given = command.replace("NAME:PARTITION", f"{name}:{partition}").replace("FIRST", offset)

@@ -212,8 +212,8 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         assert "put the newest checkpoint back. Nothing is lost or duplicated" in ways[1]
         assert "output lacks the rows" in ways[2]
         assert "`groupkafka reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`" in ways[2]
-        assert "No row is lost. Rows that other queries have read from these offsets on are duplicated" in ways[2]
-        assert "output has the rows: do the same with the group's position" in ways[3]
+        assert "No row is lost. Rows that other queries have already read at or after these offsets are duplicated" in ways[2]
+        assert "output has the rows: follow the same steps, but set each partition to the group's position" in ways[3]
         assert "The state of stateful operators lacks these rows" in ways[3]
 
     def test_with_where_the_group_reads_on_as_far_as_that_is_known(self) -> None:

@@ -84,7 +84,7 @@ class TestBeforeATaskWrites:
     def test_a_token_of_a_later_one_is_an_error(
         self, of_task: Token | None, of_driver: BatchToken | None, choice: Choice
     ) -> None:
-        with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is in the topic already"):
+        with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is already in the topic"):
             plan_task("q-0", 0, 6, of_task, of_driver, choice)
 
     @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ class DurableWatch:
 
         Args:
             wait_s: how many seconds to check whether the plan is finished. If it is, closing its claims may take up to CLOSED_S
-                in all. Do not wait for a member that has failed.
+                in all, unless the member has failed.
 
         Returns:
             Whether the newest plan's claims are closed.

@@ -93,7 +93,7 @@ def main(
     place = PLACEMENTS[placement]()
     about = environment() | {"placement": place.name, "spark cores": place.cores, "unsafe arrow": unsafe_arrow}
     results: dict[str, Any] = {"environment": about, "rounds": rounds, "throughput": [], "trickle": {}}
-    # A deleted topic's records leave the disk at once.
+    # A deleted topic's records are removed from disk immediately.
     broker = Cluster(
         config={"log.segment.delete.delay.ms": "0"},
         progress=lambda line: console.print(line, style="dim"),
@@ -186,7 +186,7 @@ def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float, per
 
 
 def as_json(load: Load, sink: str, found: Found) -> dict[str, Any]:
-    """Return every run of one load and sink."""
+    """Return all runs for one load and sink."""
     runs = [
         {"source": source, "columns": columns, "runs": [asdict(run) for run in each]} for (source, columns), each in found.items()
     ]

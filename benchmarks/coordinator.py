@@ -92,7 +92,7 @@ class Bench:
         return self._measure("nobody", interval_s, lambda: None, lambda: None)
 
     def ours(self, interval_s: float) -> Cost:
-        """Run micro-batches of a query of this source."""
+        """Run a query's micro-batches with this source."""
         commits = CountedCommits()
         options = Options.parse(
             {
@@ -215,7 +215,7 @@ def print_costs(console: Console, costs: Sequence[Cost]) -> None:
 @click.option("--seconds", default=30.0, show_default=True, help="How long each client is measured.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-coordinator.json"))
 def main(partitions: Sequence[int], intervals: Sequence[float], seconds: float, output: Path) -> None:
-    """Measure the commits of this source and of a Java consumer, as the coordinator sees them."""
+    """Measure what this source's and a Java consumer's commits cost the coordinator."""
     collect_rarely()  # as the runner does
     console = Console(width=140)
     costs = []

@@ -1,4 +1,4 @@
-"""A Python sink that drops its rows. In a module of its own: Spark's workers import it."""
+"""A Python sink that drops its rows, in its own module because Spark's workers import it."""
 
 from __future__ import annotations
 

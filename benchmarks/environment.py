@@ -1,4 +1,4 @@
-"""What a benchmark's numbers depend on, and the file that they go to."""
+"""Describes the environment that a benchmark's numbers depend on, and writes the results to a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyspark
 
 
 def environment() -> dict[str, Any]:
-    """Return what the numbers depend on."""
+    """Return a description of the environment that the numbers depend on."""
     return {
         "python": platform.python_version(),
         "pyspark": pyspark.__version__,
@@ -28,6 +28,6 @@ def environment() -> dict[str, Any]:
 
 
 def save(output: Path, results: Mapping[str, Any]) -> None:
-    """Write results as JSON. The folder is made if it is not there."""
+    """Write results as JSON, creating the folder if necessary."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

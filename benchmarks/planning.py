@@ -34,7 +34,7 @@ COLUMNS = ("partitions", "with news", "latestOffset", "broker", "partitions()", 
 
 
 class Stopwatch:
-    """Seconds of waiting for a broker since the last `read`."""
+    """Counts the seconds spent waiting for a broker since the last `read`."""
 
     def __init__(self) -> None:
         self._waited_s = 0.0
@@ -49,13 +49,13 @@ class Stopwatch:
             self._waited_s += time.perf_counter() - since
 
     def read(self) -> float:
-        """Return what was counted, and start again at zero."""
+        """Return the counted seconds, and reset the count to zero."""
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
 
 
 class TimedAdmin:
-    """An AdminClient that counts the time of waiting for its answers."""
+    """An AdminClient that counts the time spent waiting for answers."""
 
     def __init__(self, admin: Any, watch: Stopwatch) -> None:
         self._admin = admin
@@ -79,7 +79,7 @@ class TimedAdmin:
 
 
 class TimedAnswer:
-    """A future that counts the time of waiting for it."""
+    """A future that counts the time spent waiting for it."""
 
     def __init__(self, future: Any, watch: Stopwatch) -> None:
         self._future = future
@@ -119,7 +119,7 @@ def produce(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
 
 
 def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, Any]]:
-    """Run micro-batches over so many partitions."""
+    """Run micro-batches over this many partitions."""
     progress.print(f"creating {count:,} partitions", style="dim")
     # Kafka allows at most 10,000 metadata changes in one request.
     topics = [f"planned-{count}-{begin}" for begin in range(0, count, PARTITIONS_OF_A_TOPIC)]

@@ -54,7 +54,7 @@ DEBUG = {"kafka.debug": "broker", "kafka.log_level": "7"}
 
 
 class Tries(logging.Handler):
-    """Counts what clients log of their connections."""
+    """Counts the log records about clients' connections."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -123,7 +123,7 @@ def fill(cluster: Cluster) -> None:
 
 
 def options(cluster: Cluster, more: Mapping[str, str]) -> Options:
-    """Return the options of a query in a group of its own."""
+    """Return the options for a query in its own group."""
     return Options.parse(
         {
             "kafka.bootstrap.servers": cluster.bootstrap_servers,
@@ -146,7 +146,7 @@ def first_plan(given: Options) -> tuple[Cycle, float]:
 
 
 def starts(cluster: Cluster, more: Mapping[str, str], rounds: int) -> list[float]:
-    """Return the seconds until the first plan of so many queries."""
+    """Return the seconds until the first plan for each of this many queries."""
     found = []
     for _ in range(rounds):
         cycle, seconds = first_plan(options(cluster, more))
@@ -169,7 +169,7 @@ def first_reads(cluster: Cluster, more: Mapping[str, str], rounds: int) -> list[
 
 @contextlib.contextmanager
 def planning(cluster: Cluster, more: Mapping[str, str]) -> Iterator[None]:
-    """Run a query that plans and plans, as Spark has it do."""
+    """Run a query that keeps planning, as it does in Spark."""
     cycle, _ = first_plan(options(cluster, more))
     over = threading.Event()
     start = cycle.first()
@@ -192,7 +192,7 @@ def planning(cluster: Cluster, more: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(make: MakeConsumer, cluster: Cluster, more: Mapping[str, str]) -> Iterator[None]:
-    """Run one task's consumer that waits for records at the end of a partition."""
+    """Run one task's consumer, which waits for records at the end of a partition."""
     consumer: FetchConsumer = make(options(cluster, more).fetch_settings().client)
     _, end = consumer.bounds(PARTITION, 10)
     consumer.assign(PARTITION, end)
@@ -232,7 +232,7 @@ def outage(
     own = logging.StreamHandler(written := io.StringIO())
     own.setLevel(logging.WARNING)
     own.addFilter(RepeatFilter())
-    gc.collect()  # the clients of earlier queries would be counted
+    gc.collect()  # otherwise earlier queries' clients would be counted
     with client():
         package.addHandler(own)
         node.kill()

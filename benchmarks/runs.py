@@ -28,7 +28,7 @@ SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka", 
 """Name in the tables: format. In this order they run in each round. The ceiling is Spark's speed when reading costs nothing."""
 
 BATCHES = 4
-"""The number of micro-batches of a load.
+"""The number of micro-batches in a load.
 
 The first starts the query, its consumers and its connections. The last ends at the end of the log, where Spark's source waits up
 to half a second for each partition. It does not count.
@@ -39,7 +39,7 @@ _PARTS = {"pure": 8, "plain": 2}
 
 _LIMIT_S = 600.0
 _LOOK_S = 0.02
-"""Looking more often would disturb the measurement."""
+"""How often to check, in seconds. Checking more often would disturb the measurement."""
 
 _numbers = itertools.count(1)
 
@@ -59,7 +59,7 @@ class Cost:
 
     @property
     def rows_per_s(self) -> float:
-        """Rows for each second."""
+        """Rows per second."""
         return self.rows / self.seconds
 
     @property

@@ -1,4 +1,4 @@
-"""A hook of MkDocs that gives the site the layout of the repository, so that each link works on a Git host and in the site.
+"""An MkDocs hook that gives the site the repository's layout, so that each link works both on a Git host and on the site.
 
 MkDocs reads only the folder docs/. This hook adds the pages of the root and of conf/, and the files that pages link to, such as
 conf/orders.py, each under its path in the repository. It also turns each notebook into a page, to which the links of other pages
@@ -76,13 +76,13 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def _linked_files(page: Path, root: Path) -> list[Path]:
-    """Return the files of the repository that a page links to, without other pages."""
+    """Return the repository files that a page links to, except other pages."""
     targets = [(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))]
     return [target for target in targets if target.is_file() and target.suffix != ".md" and target.is_relative_to(root)]
 
 
 def _notebook(path: Path, root: Path, config: MkDocsConfig) -> list[File]:
-    """Return a notebook's page, and its pictures."""
+    """Return a notebook's page and pictures."""
     page = notebook_page(path)
     folder = path.parent.relative_to(root)
     contents: dict[str, str | bytes] = {f"{path.stem}.md": page.markdown, **page.pictures}

@@ -1,4 +1,4 @@
-"""Defines what a query, and a task of the sink, does about each error of the brokers, for the tables of docs/broker-codes.md."""
+"""Defines how queries and sink tasks handle each broker error, for the tables in docs/broker-codes.md."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Handling(NamedTuple):
 
 
 def names_of_codes(codes: Iterable[int]) -> list[str]:
-    """Return the names of codes of Kafka and librdkafka, sorted."""
+    """Return the names of Kafka and librdkafka error codes, sorted."""
     return sorted(KafkaError(code).name() for code in set(codes))
 
 
@@ -127,8 +127,8 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         ),
     ),
 }
-"""What a query does about each of these errors, in one or more cases. A retriable error ends the query when the option's time is
-over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""
+"""What a query does about each of these errors, in one or more cases. A retriable error makes the query fail once the
+option's time is over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""
 
 OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
@@ -166,7 +166,7 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),
     OptionError: (Handling(ENDS, AT_ONCE, None),),
 }
-"""What a task of the sink does about each of these errors. Spark then retries the task, up to `spark.task.maxFailures` times."""
+"""How a sink task handles each of these errors. Spark then retries the task, up to `spark.task.maxFailures` times."""
 
 
 def cases_of_queries() -> Iterator[Case]:
@@ -175,7 +175,7 @@ def cases_of_queries() -> Iterator[Case]:
 
 
 def cases_of_tasks() -> Iterator[Case]:
-    """Yield the rows for tasks of the sink."""
+    """Yield the rows for sink tasks."""
     return _cases(OF_TASKS, (TASK_ERRORS, dict.fromkeys(UNREACHED, BrokerUnavailable)))
 
 

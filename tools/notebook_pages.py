@@ -1,4 +1,4 @@
-"""Turns a notebook into a page of the site: its texts, its code, and the outputs that are checked in."""
+"""Turns a notebook into a page on the site, with its text, its code, and the outputs that are checked in."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def with_metrics(page: str) -> str:
 
 
 def with_trouble(page: str) -> str:
-    """Return the page with the tables and lists of the brokers' errors."""
+    """Return the page with the tables and lists of broker errors."""
     for head, list_head, found in (
         (TROUBLE_HEAD, AT_ONCE_HEAD, list(cases_of_queries())),
         (TASKS_HEAD, TASKS_AT_ONCE_HEAD, list(cases_of_tasks())),

@@ -50,7 +50,7 @@ def section(changelog: str, version: str) -> tuple[str, str]:
 
 
 def checksums(folder: Path) -> str:
-    """Return the lines that `sha256sum --check` reads, for every file of a folder."""
+    """Return the lines that `sha256sum --check` reads, for every file in a folder."""
     files = sorted(file for file in folder.iterdir() if file.name != SUMS)
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
 
@@ -71,7 +71,7 @@ def write_sbom(wheel: Path, file: Path) -> None:
 
 
 def run(*arguments: str) -> None:
-    """Run a program of this environment, and end if it fails."""
+    """Run a program from this environment, and exit if it fails."""
     done = subprocess.run([sys.executable, *arguments], cwd=PROJECT, check=False)
     if done.returncode != 0:
         sys.exit(done.returncode)

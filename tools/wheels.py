@@ -31,11 +31,11 @@ class Platform:
     """A platform that has its own wheel."""
 
     tag: str
-    """The tag of the wheel, with the oldest C library or macOS on which it runs."""
+    """The wheel's tag, with the oldest C library or macOS version on which it runs."""
     target: str
-    """zig's name of the platform. The processor is the oldest of its kind."""
+    """zig's name for the platform. The processor is the oldest of its kind."""
     machine: str
-    """LIEF's name of the processor."""
+    """LIEF's name for the processor."""
     linked_to: str
     """The only library that the C code needs, or an empty text."""
     link_flags: str = ""
@@ -92,7 +92,7 @@ def build(into: Path) -> list[Path]:
 
 
 def build_sdist(folder: Path, into: Path) -> Path:
-    """Build the sdist from the files in git, so that it contains no other file of this machine."""
+    """Build the sdist from the files in git, so that it contains no other files from this machine."""
     source = folder / "source"
     for name in git("ls-files", "-z").rstrip("\0").split("\0"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def run_build(kind: str, source: Path, into: Path, environment: Mapping[str, str
 
 
 def epoch() -> int:
-    """Return the time of all files, in seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit."""
+    """Return the timestamp for all files, in seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit."""
     return int(os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct"))
 
 
@@ -167,7 +167,7 @@ def check(wheel: Path, platform: Platform) -> None:
 
 
 def check_library(file: str, platform: Platform) -> None:
-    """Check what a library is compiled for, which functions it exports, and what it needs."""
+    """Check which platform a library is compiled for, which functions it exports, and which libraries it needs."""
     import lief
 
     lief.logging.disable()

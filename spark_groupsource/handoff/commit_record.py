@@ -1,14 +1,14 @@
-"""Defines the commit record, which a member commits to its group for each partition, and reads it back.
+"""Defines the record that a member commits to its group for each partition, and reads such records back.
 
 Kafka stores an offset and a text (the metadata) for each group and partition. It accepts a commit only from a member of the
 current generation. The text is the record below. The offset is the lowest one that is not known to be durably processed. Another
 client that starts there may read records twice, but never skips one.
 
-Kafka stores a leader epoch with them, in a field of its own (KIP-320). It is the epoch of `next`, and no record below `next` has
-a later one. The epoch reveals a log that was cut off below the position and has grown again.
+Kafka also stores a leader epoch, in a separate field (KIP-320). It is the epoch of `next`, and no record below `next` has a later
+one. The epoch reveals a log that was truncated below the position and has grown again.
 
-Any client can write such a text. Metadata that is not exactly a record of this format makes a commit `Foreign`, and only its
-offset is used. A record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there.
+Any client can write such metadata. If it is not exactly a record in this format, the commit is `Foreign`, and only its offset is
+used. A record in another of this package's formats is `OtherFormat`: it may hold claims, so the query fails.
 docs/design.md explains the fields.
 """
 
@@ -29,7 +29,7 @@ from spark_groupsource.plain_model import PlainModel
 
 # Not 1: see docs/design.md.
 VERSION = 4
-"""The only format so far that a release has written. Later versions read it permanently, and every later format keeps the fields
+"""The only format that releases have written so far. All later versions read it, and every later format keeps the fields
 `v`, `s` and `done`."""
 
 MAX_METADATA_BYTES = 4095
@@ -40,35 +40,35 @@ STREAM_NAME = r"^[0-9a-zA-Z_-]{1,64}$"
 StreamName = Annotated[str, Field(pattern=STREAM_NAME)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
 WallClock = Annotated[int, Field(ge=0, lt=253_402_300_800)]
-"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. It is only shown to people: no rule depends on it."""
+"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. It is for display only: no rule depends on it."""
 PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 TopicId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{22}$")]
-"""The id that distinguishes a topic from an earlier one of the same name (KIP-516), in base64 as Kafka's own tools show it."""
+"""The id that distinguishes a topic from an earlier one with the same name (KIP-516), in base64 as in Kafka's own tools."""
 
 CLUSTER_ID = r"^[0-9a-zA-Z_-]{1,48}$"
 
 ClusterId = Annotated[str, Field(pattern=CLUSTER_ID)]
-"""The id that a cluster has given itself (`cluster.id`)."""
+"""A Kafka cluster's own id (`cluster.id`)."""
 
 MemberMark = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{11}$")]
-"""The short mark of a group member (`mark_of`)."""
+"""A short mark that identifies a group member (`mark_of`)."""
 
 PAST_STREAMS = 8
-"""The most earlier owners that a record remembers."""
+"""The maximum number of earlier owners in a record."""
 
 
 def mark_of(member_id: str) -> MemberMark:
-    """Return a short mark for a group member. Its id may be long, because it begins with the client's `client.id`."""
+    """Return a short mark for a group member, whose id may be long because it begins with the client's `client.id`."""
     return base64.urlsafe_b64encode(hashlib.sha256(member_id.encode()).digest()[:8]).decode().rstrip("=")
 
 
 class PastStream(NamedTuple):
-    """A stream that owned the partition earlier, with its newest plan at that time."""
+    """A stream that used to own the partition, with its newest plan at that time."""
 
     stream: StreamName
     plan: PlanNumber
     done: PlanNumber
-    """The newest plan of the stream that is known to be done."""
+    """The stream's newest plan that is known to be done."""
 
 
 class OwedRange(NamedTuple):
@@ -79,7 +79,7 @@ class OwedRange(NamedTuple):
     start: Offset
     end: Offset
     since: WallClock | None = None
-    """When it was claimed, by the clock of its stream's host. `None` if the record had no room for the time."""
+    """When it was claimed, by the clock on its stream's host. `None` if the record had no room for the time."""
 
     @property
     def range(self) -> OffsetRange:
@@ -88,10 +88,10 @@ class OwedRange(NamedTuple):
 
 
 def merged(owed: Iterable[OwedRange]) -> tuple[OwedRange, ...]:
-    """Return the ranges in the order of their offsets, with adjacent ranges of one stream and plan joined.
+    """Return the ranges in offset order, joining adjacent ranges that have the same stream and plan.
 
-    A joined range is as old as its older part. A record has little room: if ranges were not joined, each attempt that a limit
-    cuts short would leave one more entry.
+    A joined range is as old as its older part. A record has little room, and without joining, each attempt that a limit cuts
+    short would leave one more entry.
     """
     joined: list[OwedRange] = []
     for entry in sorted(owed, key=lambda entry: entry.start):
@@ -112,22 +112,22 @@ class OpenRange(NamedTuple):
 
 
 class LowestClaim(NamedTuple):
-    """The lowest range that is not confirmed, which holds the committed offset back."""
+    """The lowest unconfirmed range, which holds back the committed offset."""
 
     claim: OwedRange
-    """The range, which stream claimed it for which plan, and when. It starts at the committed offset."""
+    """The range, with the stream and plan that claimed it, and when. It starts at the committed offset."""
     owed: bool
     """Whether the range is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
     finished_lag: int
     """The number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
 
-    They are finished, but every lag tool counts them as lag. Compacted and transactional topics have fewer records than offsets.
+    They are finished, but every tool counts them as lag. Compacted and transactional topics have fewer records than offsets.
     """
 
 
 _LONGEST_NAME = "s" * 64
 _ALWAYS_FIT = 16
-"""The number of ranges that always fit into a record, even if all are owed, and numbers and names are as long as possible."""
+"""The number of ranges that always fit into a record, even if all are owed and all numbers and names are as long as possible."""
 
 
 class CommitRecord(PlainModel):
@@ -149,26 +149,26 @@ class CommitRecord(PlainModel):
     owed: tuple[OwedRange, ...] = ()
     """Ranges that earlier owners claimed and never confirmed."""
     claimed_at: WallClock | None = Field(default=None, alias="at")
-    """When the open ranges were claimed. `None` if there are none, or if the time is not known."""
+    """When the open ranges were claimed. `None` if there are none, or if the time is unknown."""
     topic_id: TopicId | None = Field(default=None, alias="t")
-    """The topic that all these offsets belong to. `None` if the writer did not know."""
+    """The topic to which all these offsets belong. `None` if the writer did not know it."""
     cluster_id: ClusterId | None = Field(default=None, alias="c")
-    """The cluster of that topic. `None` if the writer did not know."""
+    """The topic's cluster. `None` if the writer did not know it."""
     member: MemberMark | None = Field(default=None, alias="m")
     """The member that wrote the record. `None` if it did not know its own id."""
     epoch: int | None = Field(default=None, exclude=True)
-    """The leader epoch of `next`: no record below has a later one. `None` if it is not known. It is not part of the text."""
+    """The leader epoch of `next`: no record below it has a later one. `None` if unknown. It is not part of the metadata."""
     past: tuple[PastStream, ...] | None = None
-    """The streams that owned the partition before `stream`, latest last. `None` if there are none, or no room for them."""
+    """The streams that owned the partition before `stream`, latest last. `None` if there are none or no room for them."""
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
-        """Every range that is open or owed, in the order of offsets."""
+        """Every open or owed range, in offset order."""
         return sorted([OffsetRange(*bounds) for bounds in self.open] + [entry.range for entry in self.owed])
 
     @model_validator(mode="after")
     def _consistent(self) -> CommitRecord:
-        """Refuse a record whose fields contradict each other."""
+        """Reject a record whose fields contradict each other."""
         if self.done > self.logged:
             raise ValueError("done is above n")
         if self.past is not None and not 0 < len(self.past) <= PAST_STREAMS:
@@ -188,7 +188,7 @@ class CommitRecord(PlainModel):
 
     @property
     def lowest_claim(self) -> LowestClaim | None:
-        """The range that holds `offset` below `next`. `None` if no range is open or owed: then the two are equal."""
+        """The range that keeps `offset` below `next`. `None` if no range is open or owed, in which case the two are equal."""
         claims = [
             *(LowestClaim(entry, True, 0) for entry in self.owed),
             *(LowestClaim(OwedRange(self.stream, self.logged, *bounds, self.claimed_at), False, 0) for bounds in self.open),
@@ -200,16 +200,16 @@ class CommitRecord(PlainModel):
         return lowest._replace(finished_lag=self.next - lowest.claim.start - unconfirmed)
 
     def has_open(self, offsets: OffsetRange) -> bool:
-        """Return whether exactly this range is claimed for plan `logged`."""
+        """Return whether exactly this range is open, that is, claimed for plan `logged`."""
         return OpenRange(*offsets) in self.open
 
     def surely_has_room(self, ranges: int) -> bool:
-        """Return whether this many more ranges certainly fit, without measuring the record. Each may split an owed range."""
+        """Return whether this many more ranges are sure to fit, without measuring the record. Each may split an owed range."""
         return len(self.owed) + 2 * ranges <= _ALWAYS_FIT
 
     @property
     def size_once_adopted(self) -> int:
-        """The most bytes that the metadata can need after another stream has adopted the partition, and open ranges are owed."""
+        """The most bytes that the metadata can take once another stream has adopted the partition and open ranges are owed."""
         if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
             return 0
         left_open = (OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
@@ -225,7 +225,7 @@ class CommitRecord(PlainModel):
         return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *left_open))}).metadata())
 
     def metadata(self) -> str:
-        """Return the text to commit with `offset`: compact JSON with the keys in a fixed order, without unknown values."""
+        """Return the metadata to commit with `offset`: compact JSON with its keys in a fixed order, without unknown values."""
         if all(entry.since is not None for entry in self.owed):
             return self.model_dump_json(by_alias=True, exclude_none=True)
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -234,12 +234,11 @@ class CommitRecord(PlainModel):
 
 
 def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> CommitRecord:
-    """Return the record, shortened if its metadata is longer than `most_bytes`, but only as far as is safe.
+    """Shorten the record if its metadata is longer than `most_bytes`, but only as far as is safe.
 
-    First the record forgets earlier streams, the oldest first. Then it forgets when ranges were claimed. Last, it joins ranges
-    that are owed to one stream for one plan, the nearest first, if nothing is claimed between them. The offsets in between are
-    finished, and their stream does not read them, because they are not in its plan. Only `heldClaims=reread` reads them
-    again.
+    First drop earlier streams, the oldest first. Then drop the times at which ranges were claimed. Last, join ranges owed to the
+    same stream for the same plan, the nearest first, if nothing between them is claimed. The offsets in between are
+    finished, and their stream does not read them, because they are not in its plan. Only `heldClaims=reread` reads them again.
     """
     for shorter in _shortened(record):
         record = shorter
@@ -249,7 +248,7 @@ def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> Commi
 
 
 def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
-    """Yield the record, and then shorter and shorter versions of it (`fitting`)."""
+    """Yield the record, then shorter and shorter versions of it (see `fitting`)."""
     yield record
     while record.past:
         record = record.model_copy(update={"past": record.past[1:] or None})
@@ -264,7 +263,7 @@ def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
 
 
 def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
-    """Return the pairs of neighbouring ranges that are owed to one stream for one plan, each with the distance between them."""
+    """Return pairs of neighbouring ranges owed to the same stream for the same plan, each with the distance between them."""
     claims = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *bounds) for bounds in record.open)], key=_start)
     return [
         (upper.start - lower.end, lower, upper)
@@ -279,11 +278,11 @@ def _start(entry: OwedRange) -> int:
 
 
 class Foreign(NamedTuple):
-    """A commit by another client or a tool, or one copied from another cluster. Only its offset is used."""
+    """A commit that another client or a tool wrote, or that was copied from another cluster. Only its offset is used."""
 
     offset: int
     cluster_id: str | None = None
-    """The other cluster, if the commit is a record copied from there (Cluster Linking, MirrorMaker)."""
+    """The other cluster, if the commit was copied from there (Cluster Linking, MirrorMaker)."""
 
 
 class OtherFormat(NamedTuple):
@@ -297,43 +296,43 @@ class OtherFormat(NamedTuple):
     stream: str = ""
     """The stream that wrote it."""
     done: int = -1
-    """The newest plan of that stream that is done. -1: none, or not recorded."""
+    """That stream's newest plan that is done. -1: none, or not recorded."""
 
 
 GroupCommit = CommitRecord | Foreign | OtherFormat | None
-"""What the group has committed for one partition. `None` if nothing was committed, or the commit has expired."""
+"""A group's commit for one partition. `None` if nothing was committed or the commit has expired."""
 
 
 def position_of(commit: GroupCommit) -> int | None:
-    """Return the offset at which the group's queries continue in a partition; `None` if it is not known."""
+    """Return the offset at which the group's queries continue in a partition; `None` if unknown."""
     return commit.next if isinstance(commit, CommitRecord) else commit.offset if isinstance(commit, Foreign) else None
 
 
 def writable_cluster_id(cluster_id: str) -> str | None:
-    """Return the id if a record may contain it, else `None`: with any other id the record would count as another client's."""
+    """Return the id if a record may contain it, else `None`. A record with any other id would count as another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
 
 
 def read_commits(
     found: Mapping[TopicPartition, tuple[int, str | None, int | None]], cluster_id: str | None = None
 ) -> dict[TopicPartition, GroupCommit]:
-    """Read a group's committed offsets, given with their metadata and leader epochs. See `read_commit`."""
+    """Convert a group's committed offsets, metadata and leader epochs to commits. See `read_commit`."""
     return {partition: read_commit(offset, text, cluster_id, epoch=epoch) for partition, (offset, text, epoch) in found.items()}
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:
-    """Read a committed offset and its metadata: a commit record, another client's commit, or nothing. Never raises.
+    """Convert a committed offset and its metadata to a commit record, another client's commit, or `None`. Never raises.
 
-    A commit is `Foreign` if its metadata is too long, does not parse, or does not fit `offset`. Metadata does not fit when a tool
-    copied it from another commit, or moved the offset and kept the text. A record of another cluster is `Foreign` too, because
-    its topic ids and plans mean nothing here. Metadata with a stream's name and another `v` is `OtherFormat`.
+    A commit is `Foreign` if its metadata is too long, does not parse, or does not match `offset`. Metadata does not match if a
+    tool copied it from another commit, or changed the offset but kept the metadata. A record from another cluster is `Foreign`
+    too, because its topic ids and plans mean nothing here. Metadata with a stream's name and another `v` is `OtherFormat`.
 
     Args:
         offset: The committed offset. Negative if the group has none.
-        metadata: The text committed with it, which any client may have written.
-        cluster_id: The cluster that was asked. `None` if it does not matter or is not known.
-        epoch: The leader epoch committed with it. `None` if it is not known. Another client's epoch is ignored, because some
-            clients keep committing an epoch that they have read once.
+        metadata: The metadata committed with it, which any client may have written.
+        cluster_id: The cluster that returned the commit. `None` if it does not matter or is unknown.
+        epoch: The leader epoch committed with it. `None` if unknown. Another client's epoch is ignored, because some clients keep
+            committing an epoch that they read once.
     """
     if offset < 0:
         return None
@@ -342,9 +341,9 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     try:
         record = CommitRecord.model_validate_json(metadata, by_alias=True, by_name=False)
     except (ValidationError, ValueError, RecursionError):
-        # This check comes before `Foreign`: a query that continued at such a record's offset would read claimed ranges again.
+        # Check this before `Foreign`, because a query that continued at such a record's offset would read claimed ranges again.
         return _in_other_format(offset, metadata) or Foreign(offset)
-    # Compare the text: JSON has several ways to write the same record, and this package uses only one of them.
+    # Compare the text, because JSON can write the same record in several ways, and this package uses only one of them.
     if record.metadata() != metadata:
         return Foreign(offset)
     if cluster_id is not None and record.cluster_id not in {None, cluster_id}:
@@ -353,7 +352,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
 
 
 class _OfEveryFormat(PlainModel):
-    """The fields that a record has in every format: its version, its stream, and that stream's newest plan that is done."""
+    """The fields that every record format has: the version, the stream, and the stream's newest plan that is done."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
@@ -363,7 +362,7 @@ class _OfEveryFormat(PlainModel):
 
 
 def _in_other_format(offset: int, metadata: str) -> OtherFormat | None:
-    """Return the commit if its metadata is a record in another format of this package, else `None`."""
+    """Return the commit if its metadata is a record in another of this package's formats, else `None`."""
     try:
         found = _OfEveryFormat.model_validate_json(metadata)
     except (ValidationError, ValueError, RecursionError):

@@ -3,16 +3,16 @@
 Four things can have happened to a partition:
 
 - its topic was deleted;
-- its topic was deleted and created again, which shows in the topic's id;
+- its topic was deleted and recreated, which the topic's id shows;
 - its log starts above the position (retention, delete-records);
-- its log was cut off below the position (an unclean leader election, a restored disk). Either it ends there, or it has grown
+- its log was truncated below the position (an unclean leader election, a restored disk). Either it ends there, or it has grown
   again and has other records in place of those that were read. The log's leader epochs show the difference (KIP-320).
 
-With `failOnDataLoss=true` the query ends and lists the ranges. With `false` it logs them and continues with what is left. A task
-finds the records that disappear while it reads (fetch/lost_ranges.py).
+With `failOnDataLoss=true` the query fails and lists the ranges. With `false` it logs them and continues with what is left. Tasks
+detect records that disappear while they read (fetch/lost_ranges.py).
 
-One answer does not prove that a log ends too low, because a leader that was replaced may have given it. So `CutDoubts` waits
-until the brokers have given the same answer for some time.
+A single answer does not prove that a log is too short, because it may come from a leader that has been replaced. So `CutDoubts`
+waits until the brokers have given the same answer for some time.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class LogState:
-    """The state of topics and partitions as the brokers report it now. Values that they do not report are left out."""
+    """The current state of topics and partitions, as the brokers report it. Values that they do not report are omitted."""
 
     ids: Mapping[str, str | None] = field(default_factory=dict)
-    """The id of each topic: `None` for a topic that does not exist, "" if the brokers have no topic ids."""
+    """Each topic's id: `None` if the topic does not exist, "" if the brokers have no topic ids."""
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Log start offsets (inclusive)."""
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class LogState:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epochs of these ends."""
     diverging: Mapping[TopicPartition, int | None] = field(default_factory=dict)
-    """The offsets at which logs were cut off below the positions. From there on they have other records, or none. `None` if the
-    leader has no epoch as old as the position's."""
+    """The offsets, below the positions, at which logs were truncated. From there on a log has other records, or none. `None` if
+    the leader has no epoch as old as the position's."""
 
 
 class Cause(enum.Enum):
@@ -63,14 +63,14 @@ class Cause(enum.Enum):
 
 @dataclass(frozen=True)
 class PartitionLoss:
-    """Offsets of one partition that can no longer be read."""
+    """Offsets in one partition that can no longer be read."""
 
     partition: TopicPartition
     cause: Cause
     position: int | None
-    """The next offset that would have been read. `None` if it is not known."""
+    """The next offset that would have been read. `None` if unknown."""
     lost: tuple[OffsetRange, ...] = ()
-    """The lost ranges, as far as their ends are known."""
+    """The lost ranges whose ends are known."""
     resume: int | None = None
     """The first offset that can be read. `None` for a deleted topic."""
     earlier_id: str | None = None
@@ -78,12 +78,12 @@ class PartitionLoss:
     topic_id: str | None = None
     """The topic's id now."""
     epoch: int | None = None
-    """The log's leader epoch now, if it is known."""
+    """The log's current leader epoch, if known."""
     end: int | None = None
-    """The end of a log that was cut off (exclusive)."""
+    """The end of a truncated log (exclusive)."""
 
     def __str__(self) -> str:
-        """Return a line for errors and logs: the lost ranges, and what happened to them."""
+        """Return a line for errors and logs, with the lost ranges and what happened to them."""
         lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
         text = f"{self.partition} {lost}: " if lost else f"{self.partition}: "
         if self.position is not None:
@@ -113,10 +113,10 @@ class PartitionLoss:
 
 
 def topic_gone(earlier_id: str | None, current_id: str | None) -> bool:
-    """Return whether a topic was deleted, or deleted and created again.
+    """Return whether a topic was deleted, even if it has been recreated since.
 
     Args:
-        earlier_id: The topic's id at an earlier time. `None` or "" if it is not known.
+        earlier_id: The topic's id at an earlier time. `None` or "" if unknown.
         current_id: The topic's id now, as in `LogState.ids`.
     """
     return current_id is None or bool(earlier_id and current_id and earlier_id != current_id)
@@ -125,11 +125,11 @@ def topic_gone(earlier_id: str | None, current_id: str | None) -> bool:
 def partition_losses(
     records: Mapping[TopicPartition, CommitRecord], logs: LogState, last_ends: Mapping[TopicPartition, int]
 ) -> list[PartitionLoss]:
-    """Return the offsets that are lost in the partitions that a stream owns.
+    """Return the lost offsets in the partitions that a stream owns.
 
     Args:
         records: The record of each partition, with durable plans closed.
-        logs: The state of these partitions now.
+        logs: The current state of these partitions.
         last_ends: The last known ends, which show how much of a deleted log was not read.
     """
     found = []
@@ -156,9 +156,9 @@ def partition_losses(
 
 
 def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | None:
-    """Return the offset at which a log was cut off below `position`, or `None` if it was not. The log's end must be known.
+    """Return the offset below `position` at which a log was truncated, or `None` if it was not. The log's end must be known.
 
-    A log that has grown again since then may end above that offset.
+    If the log has grown again since, it may end above that offset.
     """
     end = logs.ends[partition]
     if partition not in logs.diverging:
@@ -170,13 +170,13 @@ def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | N
 def to_validate(
     positions: Mapping[TopicPartition, tuple[int, int | None]], epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the positions below which a log may have been cut off, each with its leader epoch.
+    """Return the positions below which a log may have been truncated, each with its leader epoch.
 
-    A log is cut off only when it gets a new leader epoch. So nothing was cut off if the epoch is still the one of the position.
+    A log is truncated only when it gets a new leader epoch. So if its epoch is still the position's epoch, it was not truncated.
 
     Args:
-        positions: The next offset to read of each partition, and the leader epoch of that offset, if it is known.
-        epochs: The leader epochs of the logs now.
+        positions: The next offset to read in each partition, and that offset's leader epoch, if known.
+        epochs: The logs' current leader epochs.
     """
     return {
         partition: (position, epoch)
@@ -186,12 +186,12 @@ def to_validate(
 
 
 def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
-    """Return the loss in a partition that was just assigned, and whose topic was deleted and created again.
+    """Return the loss in a newly assigned partition whose topic was deleted and recreated.
 
     Args:
         stream: The stream that adopts the partition.
         partition: The partition.
-        commit: What the group has committed for the earlier topic.
+        commit: The group's commit for the earlier topic.
         topic_id: The new topic's id.
         start: Where the new topic's log starts (inclusive).
     """
@@ -207,7 +207,7 @@ def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, 
 
 
 def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
-    """Return the ranges of deleted topics in the stream's newest plan, which is about to be claimed.
+    """Return the ranges in deleted topics from the stream's newest plan, which is about to be claimed.
 
     Args:
         stream: The stream, with the ranges of its newest plan.
@@ -225,11 +225,11 @@ def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[Partition
 def unowned_partition_losses(
     stream: Stream, unowned: Iterable[TopicPartition], ids: Mapping[str, str | None]
 ) -> list[PartitionLoss]:
-    """Return the partitions of the newest durable plan whose topic was deleted.
+    """Return the losses in partitions of the newest durable plan whose topic was deleted.
 
     Args:
         stream: The stream. Its newest plan is durable.
-        unowned: The partitions of that plan that this member no longer owns. Only these are considered.
+        unowned: The partitions of that plan that this member no longer owns. Only these are checked.
         ids: The topics' ids now, as in `LogState.ids`.
     """
     return [
@@ -245,13 +245,13 @@ def target_losses(
     records: Mapping[TopicPartition, CommitRecord],
     logs: LogState,
 ) -> list[PartitionLoss]:
-    """Return the part of its target that a run of Trigger.AvailableNow can no longer read.
+    """Return the part of its target that a Trigger.AvailableNow run can no longer read.
 
     Args:
         target: The end of each partition up to which the run promised to read when it started.
-        target_ids: The ids of these topics at that time.
-        records: The records of the partitions that the stream owns. For other partitions only a deleted topic is noticed.
-        logs: The state of the logs now; its `diverging` belongs to the target's ends.
+        target_ids: The topics' ids at that time.
+        records: The records of the partitions that the stream owns. In other partitions only a deleted topic is detected.
+        logs: The current state of the logs; its `diverging` was requested for the target's ends.
     """
     found = []
     for partition, end in sorted(target.items()):
@@ -270,16 +270,16 @@ def target_losses(
 
 
 class CutDoubts:
-    """Remembers since when logs have seemed to be cut off, and decides when to treat that as a loss.
+    """Tracks how long logs have appeared to be truncated, and decides when to treat that as a loss.
 
     While a partition is in doubt, it is neither planned nor reported as lost. Used by one thread.
     """
 
     def __init__(self, believe_after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start without a partition in doubt.
+        """Start with no partitions in doubt.
 
         Args:
-            believe_after_s: how many seconds a log must end too low before it counts as cut off.
+            believe_after_s: how many seconds a log must appear too short before it counts as truncated.
             clock: returns seconds, monotonic.
         """
         self._believe_after_s = believe_after_s
@@ -287,15 +287,15 @@ class CutDoubts:
         self._since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
         self.to_recheck: frozenset[TopicPartition] = frozenset()
-        """Partitions that were already in doubt at an earlier question, which was long ago, and still are. The caller keeps
-        asking until it is certain whether they were cut off."""
+        """Partitions that were already in doubt when the brokers were last asked, long ago, and still are. The caller keeps
+        asking until it is certain whether they were truncated."""
 
     def about(self, losses: Iterable[PartitionLoss], logs: LogState, *, at_once: bool = False) -> frozenset[TopicPartition]:
-        """Return the partitions in doubt: their logs seem to be cut off, but not for long enough to be believed.
+        """Return the partitions in doubt, whose logs have not appeared to be truncated for long enough to be sure.
 
         Args:
             losses: All losses according to the latest answers. A partition without a loss is no longer in doubt.
-            logs: The latest answers. Without the id of a topic, its leaders were not asked either, so its cuts stay in doubt.
+            logs: The latest answers. If a topic's id is missing, its leaders were not asked either, so doubts about it remain.
             at_once: Whether the brokers were asked again right after their previous answers, however long that took.
         """
         now = self._clock()
@@ -308,8 +308,8 @@ class CutDoubts:
                 cut[partition].resume,
                 self._believe_after_s,
             )
-        # If the last question was long ago, as with a trigger of an hour, each of the two answers may come from a leader that was
-        # replaced. So start again: if these answers were believed, a position would move back, and records would be read twice.
+        # If the brokers were last asked long ago, for example with hourly triggers, both answers may come from leaders that had
+        # been replaced. So start over: believing them would move a position back, and records would be read twice.
         if not at_once and now - self._asked_at > self._believe_after_s:
             self.to_recheck, self._since = frozenset(self._since), {}
         self._asked_at = now
@@ -323,7 +323,7 @@ def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> Comm
     """Return the record with which a partition continues at `resume` after a loss.
 
     Args:
-        loss: What is lost.
+        loss: The loss.
         resume: The offset to continue at.
         record: The partition's record, with durable plans closed.
     """
@@ -337,7 +337,7 @@ def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> Comm
 
 
 def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the ranges that have at least one offset."""
+    """Return only the ranges with at least one offset."""
     return tuple(offsets for offsets in ranges if offsets.size)
 
 
@@ -358,7 +358,7 @@ def refuse(losses: Sequence[PartitionLoss]) -> None:
 
 
 def refuse_target(losses: Sequence[PartitionLoss]) -> None:
-    """Raise an error if a run of Trigger.AvailableNow cannot reach its target, because it promised to read that far.
+    """Raise an error if a Trigger.AvailableNow run cannot reach its target, because it promised to read that far.
 
     Raises:
         DataLossError: There are losses.
@@ -378,7 +378,7 @@ def _lines_of(losses: Sequence[PartitionLoss]) -> str:
 
 
 def warn(losses: Iterable[PartitionLoss]) -> None:
-    """Warn of each loss, and say where the query continues in that partition (`failOnDataLoss=false`)."""
+    """Warn about each loss, and about where the query continues in that partition (`failOnDataLoss=false`)."""
     for loss in losses:
         outcome = "nothing more is read there" if loss.resume is None else f"the query continues at {loss.resume}"
         log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, outcome)

@@ -1,4 +1,4 @@
-"""Makes the next plan of a stream: the ranges to read, and the offset for Spark's log. Pure."""
+"""Makes a stream's next plan: the ranges to read, and the offset for Spark's offset log. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def next_ranges(
     """Return the ranges that the next plan reads, or none while there are fewer offsets than `least`.
 
     Args:
-        positions: the next offset to read of each partition (inclusive).
+        positions: the next offset to read in each partition (inclusive).
         ends: the end of each partition (exclusive), no higher than the target of AvailableNow.
         reread: ranges below the positions that are read again.
         least: how many offsets to wait for (`minOffsetsPerTrigger`); `None` if the plan does not wait.
-        most: about how many offsets to plan at most (`maxOffsetsPerTrigger`); `None` for no limit.
+        most: the approximate maximum number of offsets to plan (`maxOffsetsPerTrigger`); `None` for no limit.
     """
     if least is not None and available(positions, ends, reread) < least:
         return {}
@@ -56,14 +56,14 @@ def next_offset(
         ids: the topics' ids now, as in `losses.LogState.ids`, for records that were adopted without a topic id.
         generation: the member's generation when it planned.
         member: the member's id when it planned.
-        starts: where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
-        start_ids: the ids of their topics when the stream began, as far as they are known.
-        cluster: the cluster's id, if it is known.
+        starts: the starts of partitions that existed when the stream began, that it has not owned yet, and that have no commit.
+        start_ids: their topics' ids when the stream began, where known.
+        cluster: the cluster's id, if known.
         cut: how the ranges are divided into tasks.
-        epochs: the leader epoch of each partition when its end was asked for, as far as it is known.
+        epochs: each partition's leader epoch when its end was requested, where known.
     """
     topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in planned}
-    # Drop starts that belong to an earlier topic of the same name.
+    # Drop starts that belong to an earlier topic with the same name.
     carried = {
         partition: position
         for partition, position in starts.items()

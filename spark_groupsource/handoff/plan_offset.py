@@ -1,31 +1,31 @@
-"""Defines the offset that Spark stores in its offset log: the plan of one micro-batch, as JSON.
+"""Defines the offset that Spark stores in its offset log: a micro-batch's plan, as JSON.
 
     {"v":4,"stream":…,"plan":…,"generation":…,"member":…,"group":…,"ranges":{topic:{partition:[[from,to],…]}},
      "starts":{topic:{partition:[start,…]}},"cut":[least,most],"shared":[least,most,small],"topics":{topic:id},"cluster":…,
      "epochs":{topic:{partition:[epoch,…]}}}
 
-`ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) if
-there are no new records. The ranges before it are read in place of another stream (`heldClaims`). The ranges contain their starts
-because Spark keeps only end offsets: the start of a partition that was just acquired is recorded nowhere else.
+`ranges` has every partition that was owned. Each partition's last range begins at its position, and is empty (`[to,to]`) if there
+are no new records. The ranges before it are read in place of another stream (`heldClaims`). Ranges include their starts because
+Spark keeps only end offsets, so the start of a newly acquired partition is not recorded anywhere else.
 
 `starts` has the partitions that existed when the stream began, that it has not owned yet, and for which the group has no commit.
-They start at the offset that the options named when the stream began. Each list has consecutive partitions, and its key is the
-first one. A start is an offset. If the leader did not answer, it describes the offset: -1 is the end, and `[time]` is the first
-record that is not older (ms since 1970). With `null`, the options at the time of the adoption decide. Every other partition
-without a commit starts at its beginning, so a stream from `earliest` has no starts.
+They start at the offset that the options gave when the stream began. Each list covers consecutive partitions, and its key is the
+first one. A start is an offset, or a description of it if the leader did not answer: -1 is the end, and `[time]` is the first
+record that is not older than that time (ms since 1970). With `null`, the options at the time of adoption decide. Every other
+partition without a commit is read from its beginning, so a stream that starts from `earliest` has no starts.
 
 A plan is divided into the same tasks whenever Spark runs it, because sinks rely on that (docs/sink.md). So the offset has the
 values of `minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for an option that was not set), and the
-rule by which small ranges of several partitions share a task (`shared`, see `Sharing`).
+rule by which small ranges from several partitions share a task (`shared`, see `Sharing`).
 
-`epochs` has the leader epoch of each partition of `ranges` when it was planned, in lists like those of `starts`: no record below
-the end of its ranges had a later epoch. So a task recognises records of a log that was cut off and has grown again. The epoch is
+`epochs` has the leader epoch of each partition in `ranges` when it was planned, in lists like those in `starts`: no record below
+the end of its ranges had a later epoch. Tasks use it to recognise a log that was truncated and has grown again. The epoch is
 missing if the leader did not answer, or if the brokers do not report epochs.
 
-`topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
-group was moved to.
+`topics` distinguishes a topic from a later one with the same name. `cluster` distinguishes the cluster from another one to which
+the group was moved.
 
-The fields from `starts` on are left out when they are empty. The keys are sorted, because Spark compares offsets as JSON text.
+Empty fields are left out, from `starts` onwards. The keys are sorted, because Spark compares offsets as JSON text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from spark_groupsource.version import another_version
 
 # Not 1: see docs/design.md.
 VERSION = 4
-"""The only format so far that a release has written. Later versions read it permanently."""
+"""The only format that releases have written so far. All later versions read it."""
 
 _LAST_PARTITION = 2**31 - 1
 
@@ -59,22 +59,22 @@ Bounds = tuple[Offset, Offset]
 
 
 class FromTime(NamedTuple):
-    """A start at the first record that is not older than a time, in ms since 1970. Its offset is not known yet."""
+    """A start at the first record that is not older than a time, in ms since 1970. The offset is not known yet."""
 
     time: Annotated[int, Field(ge=0, lt=2**63)]
 
 
 AT_END = -1
-"""A start at the end of a partition that is not known yet: the number for "latest" in the JSON of `startingOffsets`."""
+"""A start at a partition's end, which is not known yet: the number for "latest" in the `startingOffsets` JSON."""
 
 Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
-"""Where a partition starts: at an offset, at its end, at a time, or, if `None`, where the options name when it is adopted."""
+"""Where a partition starts: at an offset, at its end, at a time, or, if `None`, as the options say when it is adopted."""
 
 LONGEST_READABLE = 40
-"""The most characters of the query's name that are taken into a stream's name."""
+"""How many characters of the query's name a stream's name includes at most."""
 
 Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
-"""The least number of tasks, and the most offsets in one task; `None` for no limit (`pieces`)."""
+"""The minimum number of tasks, and the maximum number of offsets in one task; `None` for no limit (`pieces`)."""
 
 Starts: TypeAlias = "Mapping[TopicPartition, Start]"
 
@@ -104,7 +104,7 @@ class PlanOffset(PlainModel):
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> PlanOffset:
-        """Refuse ranges that overlap or are out of order."""
+        """Reject ranges that overlap or are out of order."""
         for topic, partitions in self.ranges.items():
             for partition, bounds in partitions.items():
                 if not bounds or bounds[-1][0] > bounds[-1][1]:
@@ -115,7 +115,7 @@ class PlanOffset(PlainModel):
 
     @model_validator(mode="after")
     def _runs_in_order(self) -> PlanOffset:
-        """Refuse `starts` and `epochs` with overlapping lists of partitions."""
+        """Reject `starts` and `epochs` whose lists of partitions overlap."""
         in_runs: list[tuple[str, Mapping[str, tuple[Any, ...]]]] = [*self.starts.items(), *self.epochs.items()]
         for topic, runs in in_runs:
             places = sorted((int(first), int(first) + len(run)) for first, run in runs.items())
@@ -137,13 +137,13 @@ class PlanOffset(PlainModel):
         *,
         name: str = "",
     ) -> PlanOffset:
-        """Return the offset of a new stream before its first plan. The stream's name ends with a random part.
+        """Return a new stream's offset before its first plan. The stream's name ends with a random part.
 
         Args:
             group: The consumer group.
-            starts: Where the partitions that exist now start, without those that start at their beginning.
-            topics: The ids of their topics, as far as they are known.
-            cluster: The cluster's id, if it is known.
+            starts: Where existing partitions start, except those that are read from their beginning.
+            topics: Their topics' ids, where known.
+            cluster: The cluster's id, if known.
             name: The user's name for the query. The stream's name begins with it, without characters that are not allowed.
         """
         readable = re.sub(r"[^0-9a-zA-Z_-]+", "-", name)[:LONGEST_READABLE].strip("-")
@@ -185,12 +185,13 @@ class PlanOffset(PlainModel):
             member: The member's id when it planned.
             group: The consumer group.
             ranges: The ranges of each owned partition.
-            starts: Where partitions start that existed when the stream began, that it has not owned yet, and that have no commit.
-            topics: The ids of the topics of `ranges` and `starts`, as far as they are known.
-            cluster: The cluster's id, if it is known.
+            starts: The starts of partitions that existed when the stream began, that it has not owned yet, and that have no
+                commit.
+            topics: The ids of the topics in `ranges` and `starts`, where known.
+            cluster: The cluster's id, if known.
             cut: How the ranges are divided into tasks.
             shared: How small ranges share tasks. `None` if they do not.
-            epochs: The leader epoch of each partition of `ranges`, as far as it is known.
+            epochs: The leader epoch of each partition in `ranges`, where known.
         """
         bounds = {
             partition: tuple((offsets.start, offsets.end) for offsets in of_partition)
@@ -214,14 +215,14 @@ class PlanOffset(PlainModel):
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any], group: str) -> PlanOffset:
-        """Read an offset that Spark returns from the checkpoint.
+        """Parse an offset that Spark has read from the checkpoint.
 
         Args:
             offset: The offset as plain JSON values.
-            group: The consumer group of this query.
+            group: This query's consumer group.
 
         Raises:
-            OffsetError: Another version, another source, or a query in another group wrote the offset.
+            OffsetError: The offset was written by another version, another source, or a query in another group.
         """
         refuse_another_format(offset)
         try:
@@ -243,7 +244,7 @@ class PlanOffset(PlainModel):
 
     @functools.cached_property
     def by_partition(self) -> Ranges:
-        """The plan's ranges, empty ones included."""
+        """The plan's ranges, including empty ones."""
         return MappingProxyType(
             {
                 TopicPartition(topic, int(partition)): tuple(OffsetRange(start, end) for start, end in bounds)
@@ -254,12 +255,12 @@ class PlanOffset(PlainModel):
 
     @functools.cached_property
     def start_of(self) -> Starts:
-        """Where partitions without a commit start, unless they start at their beginning."""
+        """Where partitions without a commit start, except those that are read from their beginning."""
         return _by_partition(self.starts)
 
     @functools.cached_property
     def epoch_of(self) -> Mapping[TopicPartition, int]:
-        """The leader epoch of each partition of the ranges, as far as it is known."""
+        """The leader epoch of each partition in the ranges, where known."""
         return _by_partition(self.epochs)
 
     def to_json(self) -> dict[str, Any]:
@@ -269,10 +270,10 @@ class PlanOffset(PlainModel):
 
 
 def refuse_another_format(offset: Mapping[str, Any]) -> None:
-    """Refuse an offset that another version of this package wrote, in a format that this version cannot read.
+    """Reject an offset that another version of this package wrote in a format that this version cannot read.
 
     Args:
-        offset: The offset as plain JSON values. An offset of another source passes.
+        offset: The offset as plain JSON values. Another source's offset passes.
 
     Raises:
         OffsetError: Another version wrote it.
@@ -290,7 +291,7 @@ def _sorted(value: Any) -> Any:
 def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V, ...]]]:
     """Group the values into lists of consecutive partitions, by topic and first partition."""
     runs: dict[str, dict[str, tuple[V, ...]]] = {}
-    # Within a run, a partition's number minus its place in the order stays the same.
+    # Within a run, a partition's number minus its index in the order is constant.
     for (topic, _), run in itertools.groupby(
         enumerate(sorted(values)), lambda placed: (placed[1].topic, placed[1].partition - placed[0])
     ):
@@ -300,7 +301,7 @@ def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V,
 
 
 def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping[TopicPartition, V]:
-    """Return the values by partition: the reverse of `_in_runs`."""
+    """Return the values by partition: the inverse of `_in_runs`."""
     return MappingProxyType(
         {
             TopicPartition(topic, number): value
@@ -313,9 +314,9 @@ def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping
 
 @functools.lru_cache(maxsize=4)
 def _read(text: str) -> PlanOffset:
-    """Parse an offset, or return it from a cache.
+    """Parse an offset, with a cache.
 
-    Spark passes the same few offsets in each of its calls, and an offset with thousands of partitions takes long to parse.
+    Spark passes the same few offsets in each of its calls, and an offset with thousands of partitions takes a long time to parse.
 
     Raises:
         ValidationError: The text is not in the format.

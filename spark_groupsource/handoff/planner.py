@@ -16,29 +16,29 @@ Piece = tuple[TopicPartition, OffsetRange]
 """A range, or a part of one."""
 
 LEAST_TASKS = (4, 16)
-"""The bounds of the number of tasks below which ranges share no task, because fewer tasks would leave cores idle. The number of
-offsets decides where the limit is between the two."""
+"""The lowest and the highest value for the minimum number of tasks: sharing never leaves fewer, because cores would be idle. The
+number of offsets decides where the minimum lies between the two."""
 
 LEAST_OFFSETS = 100
-"""Between the bounds of LEAST_TASKS, there is one task for this many offsets. A task costs about 7 ms, most of it in the
-driver, and twice as much on busy cores: as much as 100 records that take 0.1 ms each."""
+"""Within the bounds of LEAST_TASKS, there is one task for this many offsets. A task costs about 7 ms, most of it in the driver,
+and twice that on busy cores: as much as 100 records that take 0.1 ms each."""
 
 MOST_SHARED_OFFSETS = 2_000
-"""The most offsets of a shared task. Reading this many takes a few ms, so the fixed cost of a task hardly matters."""
+"""The most offsets in a shared task. Reading this many takes a few ms, so the fixed cost of a task hardly matters."""
 
 SMALL_OFFSETS = 500
-"""A range with more offsets has a task of its own."""
+"""The most offsets in a range that may share a task. A longer range gets its own task."""
 
 
 class Sharing(NamedTuple):
     """The limits within which small ranges share a task."""
 
     least: Annotated[int, Field(ge=1)]
-    """The least number of tasks: sharing never leaves fewer."""
+    """The minimum number of tasks: sharing never leaves fewer."""
     most: Annotated[int, Field(ge=1)]
-    """The most offsets of a shared task."""
+    """The most offsets in a shared task."""
     small: Annotated[int, Field(ge=1)]
-    """The most offsets of a range that may share a task."""
+    """The most offsets in a range that may share a task."""
 
 
 def plan(
@@ -48,18 +48,18 @@ def plan(
     *,
     reread: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return the ranges to read in each owned partition: those to read again, then the one at its position, which may be empty.
+    """Return the ranges to read in each owned partition: those to reread, then the one at its position, which may be empty.
 
     Args:
-        positions: The next offset to read of each owned partition (inclusive).
-        ends: The high watermark, or last stable offset, of each partition (exclusive). A partition without an end above its
-            position gets an empty range.
-        max_offsets: About how many offsets to plan at most (`maxOffsetsPerTrigger`). `None` for no limit. The limit is divided
-            in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved. The sum
-            may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
-        reread: Ranges below the positions that are read again (`heldClaims`). They count as lag and come first. Each is
-            read as a whole, because it was a part of one micro-batch before. A partition reads at least one of them, and as many
-            as fit into its share.
+        positions: The next offset to read in each owned partition (inclusive).
+        ends: Each partition's high watermark or last stable offset (exclusive). A partition without an end above its position
+            gets an empty range.
+        max_offsets: The approximate maximum number of offsets to plan (`maxOffsetsPerTrigger`). `None` for no limit. The limit
+            is divided in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved.
+            The sum may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
+        reread: Ranges below the positions that are read again (`heldClaims`). They count as lag and come first. Each is read
+            whole, because it was part of a single micro-batch before. A partition reads at least one of them, and as many as fit
+            into its share.
     """
     lags = lag(positions, ends)
     readable_of = {
@@ -75,25 +75,25 @@ def plan(
     for partition, readable in readable_of.items():
         share = sizes[partition]
         if max_offsets is not None and share:
-            # Integers throughout: a limit of Long.MAX_VALUE must not overflow or lose precision (SPARK-26718).
+            # Use only integers, so that a limit of Long.MAX_VALUE does not overflow or lose precision (SPARK-26718).
             share = min(share, max(1, max_offsets * share // total))
         planned[partition] = _first_offsets(readable, share)
     return planned
 
 
 def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], reread: Ranges) -> int:
-    """Return how many offsets could be planned if there were no limit."""
+    """Return how many offsets could be planned without a limit."""
     return sum(offsets.size for ranges in plan(positions, ends, reread=reread).values() for offsets in ranges)
 
 
 def pieces(
     ranges: Sequence[tuple[TopicPartition, OffsetRange]], min_pieces: int | None = None, max_size: int | None = None
 ) -> list[tuple[TopicPartition, OffsetRange]]:
-    """Cut ranges into pieces of almost equal size, in the order of their offsets. Empty ranges are left out.
+    """Cut ranges into pieces of almost equal size, in offset order. Empty ranges are left out.
 
     Args:
         ranges: The ranges to read.
-        min_pieces: The least number of pieces (`minPartitions`), unless there are fewer offsets. The largest ones are cut first.
+        min_pieces: The minimum number of pieces (`minPartitions`), unless there are fewer offsets. The largest are cut first.
         max_size: The most offsets in a piece (`maxRecordsPerPartition`).
     """
     whole = [(partition, offsets) for partition, offsets in ranges if offsets.size]
@@ -123,7 +123,7 @@ def rule_of_sharing(
         ranges: See `tasks`.
         min_pieces: See `tasks`.
         max_size: See `tasks`.
-        least: The least number of tasks, unless `min_pieces` is higher. None: one for every LEAST_OFFSETS, within LEAST_TASKS.
+        least: The minimum number of tasks, unless `min_pieces` is higher. `None`: one per LEAST_OFFSETS, within LEAST_TASKS.
     """
     if least is None:
         fewest, most = LEAST_TASKS
@@ -138,16 +138,16 @@ def tasks(
     max_size: int | None = None,
     sharing: Sharing | None = None,
 ) -> list[tuple[Piece, ...]]:
-    """Cut ranges into pieces, and put small pieces into shared tasks. A shared task has at most one piece of a partition.
+    """Cut ranges into pieces, and put small pieces into shared tasks. A shared task has at most one piece per partition.
 
-    Which pieces share a task does not depend on the order of the ranges. If tasks are shared, each task and the tasks themselves
-    are in the order of their partitions.
+    Which pieces share a task does not depend on the order of the ranges. If tasks are shared, the tasks and the pieces in each
+    task are in partition order.
 
     Args:
         ranges: The ranges to read.
-        min_pieces: The least number of tasks (`minPartitions`), unless there are fewer offsets.
-        max_size: The most offsets of a task (`maxRecordsPerPartition`).
-        sharing: The limits within which pieces share a task. None: they never do.
+        min_pieces: The minimum number of tasks (`minPartitions`), unless there are fewer offsets.
+        max_size: The most offsets in a task (`maxRecordsPerPartition`).
+        sharing: The limits within which pieces share a task. `None` if they never do.
     """
     if sharing is None:
         return [(piece,) for piece in pieces(ranges, min_pieces, max_size)]
@@ -165,13 +165,13 @@ def tasks(
 
 
 def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
-    """Return the granted parts of a task's pieces, which the task may read. There may be none.
+    """Return the parts of a task's pieces that the task may read, if any.
 
-    A task without granted parts is kept, so that every task keeps its number. A sink recognises tasks by it in a replay.
+    A task without granted parts is kept, so that every task keeps its number, by which a sink recognises it in a replay.
 
     Args:
-        task: One of `tasks`, made of all ranges of the plan.
-        granted: The ranges of the plan, or parts of them, that this stream reads.
+        task: One of `tasks`, made from all of the plan's ranges.
+        granted: The plan's ranges, or parts of them, that this stream reads.
     """
     return tuple(
         (partition, part)
@@ -184,17 +184,17 @@ def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
 def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
     """Distribute the pieces over at least `least` bins of almost equal size, with at most `most` offsets in a shared bin.
 
-    Each piece, beginning with the largest, goes into the bin with the fewest offsets. If it does not fit there, it fits nowhere.
+    Starting with the largest, each piece goes into the bin with the fewest offsets. If it does not fit there, it fits nowhere.
 
     Args:
-        small: The pieces, in their order.
-        least: The least number of bins, unless there are fewer pieces.
-        most: The most offsets of a bin.
+        small: The pieces, in order.
+        least: The minimum number of bins, unless there are fewer pieces.
+        most: The most offsets in a bin.
     """
     count = max(least, -(-sum(offsets.size for _, offsets in small) // most))
     bins: list[list[Piece]] = [[] for _ in range(min(count, len(small)))]
     heap = [(0, number) for number in range(len(bins))]
-    # The sort is stable, so pieces of the same size stay in their order.
+    # The sort is stable, so pieces of the same size keep their order.
     for piece in sorted(small, key=lambda piece: piece[1].size, reverse=True):
         size = piece[1].size
         load, number = heap[0]
@@ -208,7 +208,7 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
-    """Return the first ranges, up to `count` offsets. The last range is always returned, and is the only one that may be cut."""
+    """Return the first ranges, up to `count` offsets. The last range is always included, and is the only one that may be cut."""
     *reread, unread = readable
     taken: list[OffsetRange] = []
     for offsets in reread:

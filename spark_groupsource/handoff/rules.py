@@ -1,15 +1,15 @@
 """Implements the rules of the hand-off as pure functions of a commit record and a stream's own checkpoint.
 
-    refuse_behind               ends a stream whose checkpoint is a plan or a commit behind the group's records
+    refuse_behind               rejects a checkpoint that lacks a plan or a commit that the group's records show
     adopt                       returns the record to write when the group assigns a partition
-    claim                       decides which ranges of a logged plan this stream reads
+    claim                       decides which of a logged plan's ranges this stream reads
     confirm                     closes the open ranges of a durable plan
-    has_claims                  tells whether a range is claimed for a stream
+    has_claims                  returns whether a stream has claims in a partition
     settle                      drops owed ranges that their stream has confirmed
     owed_to_others, claimable   return ranges that this stream may take over from another one
     cut_back, skip_to, start_over   return the record with which a partition continues after records were lost
 
-The package's docstring has the life of a partition, step by step.
+The package's docstring describes the life of a partition step by step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from spark_groupsource.version import another_version
 
 Evidence = Mapping[str, int]
-"""The newest plan of each stream that some record of the group shows as done."""
+"""Each stream's newest plan that some record in the group shows as done."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Stream:
     ranges: Ranges = field(default_factory=dict)
     """The ranges of plan `logged`. Each partition's last range starts at its position and may be empty."""
     topics: Mapping[str, str] = field(default_factory=dict)
-    """The ids of the topics of these ranges, as far as they are known."""
+    """The ids of these ranges' topics, where known."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epoch of each of these partitions when plan `logged` was made: no record of its ranges has a later one."""
+    """The leader epoch of each of these partitions when plan `logged` was made: no record in its ranges has a later one."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ class HeldClaims:
     """The user's choice for ranges that other streams claimed but did not confirm (`heldClaims`)."""
 
     reread_after_s: float | None = None
-    """After how many seconds this stream reads a held range in a plan of its own. `None`: never."""
+    """How many seconds until this stream reads a held range in its own plan. `None`: never."""
     chosen: bool = True
-    """Whether the user has chosen. If not, a stream with a new checkpoint warns of earlier claims."""
+    """Whether the user has set the option. If not, a stream with a new checkpoint warns about earlier claims."""
 
 
 HOLD = HeldClaims()
 
 PARTITIONS_LISTED = 20
-"""The most partitions that an error lists. The checkpoint has all of them."""
+"""The maximum number of partitions in an error message. The checkpoint has all of them."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
-    """Return the newest plan of each stream that the group's records show as done.
+    """Return each stream's newest plan that the group's records show as done.
 
-    A record also shows the plans of the partition's earlier owners, which may no longer have a record of their own.
+    A record also covers the plans of the partition's earlier owners, which may no longer have records of their own.
     """
     done: dict[str, int] = {}
     for commit in commits:
@@ -96,8 +96,8 @@ def alive(
     """Return the streams that are running, as far as the group's records show.
 
     A stream is alive if it wrote the record of a partition that this member does not own, and its member is still in the group.
-    If it were dead, the group would have assigned the partition to another member, which would have adopted it. A partition of
-    another client keeps its record, because only this source adopts. A stream that owns no partition counts as dead.
+    If it were dead, the group would have assigned the partition to another member, which would have adopted it. A partition that
+    another client owns keeps its record, because only this source adopts. A stream that owns no partition counts as dead.
 
     Args:
         commits: The records of every partition that this member subscribes to. It could not adopt any other.
@@ -112,27 +112,27 @@ def alive(
 
 
 def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, ...]:
-    """Return the owed ranges of plans that are not known to be done."""
+    """Return the owed ranges whose plans are not known to be done."""
     return tuple(entry for entry in owed if done.get(entry.stream, -1) < entry.plan)
 
 
 def recreated(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
-    """Return whether the position that is known for a partition belongs to an earlier topic of the same name.
+    """Return whether a partition's known position belongs to an earlier topic with the same name.
 
-    Kafka deletes the commits of a deleted topic some time later. After that, the stream's last plan still has the earlier topic's
-    id. A commit by another client counts for the new topic, because a user may have reset the offsets for it.
+    Kafka deletes a deleted topic's commits after some time. Even then, the stream's last plan still has the earlier topic's id.
+    Another client's commit is taken to be for the new topic, because a user may have reset the offsets for it.
 
     Args:
         stream: The stream that adopts the partition.
         partition: The partition.
-        commit: What the group has committed for it.
-        topic_id: The topic's id now, if it is known.
+        commit: The group's commit for it.
+        topic_id: The topic's current id, if known.
     """
     return _differ(_known_id(stream, partition, commit), topic_id)
 
 
 def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> str | None:
-    """Return the topic id of the commit, or of the partition's position in the stream's last plan."""
+    """Return the topic id from the commit, or else from the stream's last plan."""
     match commit:
         case Foreign() | OtherFormat():
             return None
@@ -158,23 +158,23 @@ def adopt(
     cluster_id: str | None = None,
     member: str | None = None,
 ) -> CommitRecord:
-    """Return the record of a partition that the group has just assigned to this stream.
+    """Return the record for a partition that the group has just assigned to this stream.
 
-    The caller writes it to the group, unless the group has the same record already.
+    The caller writes the record to the group, unless the group already has it.
 
     Args:
         stream: The stream that adopts the partition.
         partition: The partition.
-        commit: What the group has committed for it.
+        commit: The group's commit for it.
         starting_offset: Where to start if there is neither a commit nor a position in the stream's last plan, or if the topic
-            was deleted and created again.
-        done: The newest plan of each stream that the group's records show as done.
-        topic_id: The topic's id now, if it is known.
-        cluster_id: The cluster's id, if it is known.
-        member: The mark of the member that adopts (`commit_record.mark_of`).
+            was deleted and recreated.
+        done: Each stream's newest plan that the group's records show as done.
+        topic_id: The topic's current id, if known.
+        cluster_id: The cluster's id, if known.
+        member: The adopting member's mark (`commit_record.mark_of`).
 
     Raises:
-        CheckpointBehindGroup: As `refuse_behind`.
+        CheckpointBehindGroup: As in `refuse_behind`.
         CommitRecordUnreadable: The record is in a format that this version does not read.
     """
     if isinstance(commit, OtherFormat):
@@ -182,7 +182,7 @@ def adopt(
     known = {**done, stream.name: stream.durable}
     refuse_behind(stream, {partition: commit})
     if recreated(stream, partition, commit, topic_id):
-        # Drop the offsets of the earlier topic: otherwise records of the new one would be held or skipped.
+        # Drop the earlier topic's offsets. Otherwise the new topic's records would be held or skipped.
         adopted = CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=starting_offset)
     else:
         adopted = _adopt(stream, partition, commit, starting_offset, known)
@@ -207,7 +207,7 @@ def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStr
 
 
 def _with_done_plans(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
-    """Return the earlier owners, each with its newest plan that is known to be done by now."""
+    """Return the earlier owners, each with its newest plan that is now known to be done."""
     if past is None:
         return None
     return tuple(earlier._replace(done=max(earlier.done, min(earlier.plan, done.get(earlier.stream, -1)))) for earlier in past)
@@ -216,7 +216,7 @@ def _with_done_plans(past: tuple[PastStream, ...] | None, done: Evidence) -> tup
 def _adopt(
     stream: Stream, partition: TopicPartition, commit: CommitRecord | Foreign | None, starting_offset: int, known: Evidence
 ) -> CommitRecord:
-    """Return the adopted record of a partition whose topic was not created again."""
+    """Return the adopted record for a partition whose topic was not recreated."""
     match commit:
         case None:
             return _adopt_unrecorded(stream, partition, starting_offset)
@@ -237,11 +237,11 @@ def _adopt(
 
 
 def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-    """Refuse a checkpoint that is behind the group's records of its stream.
+    """Reject a checkpoint that is behind the group's records for its stream.
 
     Args:
         stream: The stream as the checkpoint describes it.
-        commits: What the group has committed for any partitions.
+        commits: The group's commits for any partitions.
 
     Raises:
         CheckpointBehindGroup: The group has records of a plan that is not in the checkpoint, or records the checkpoint's newest
@@ -257,15 +257,15 @@ def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> bool:
     """Return whether the record shows plan `logged` as done, although the checkpoint has it only in its offset log.
 
-    Spark's commit log once had the plan, because a stream records a plan as done for no other reason. The claims are closed, so a
-    replay would read nothing. If only the commit log's file was lost, in a crash of its host, the output has the rows. If the
-    output was restored with the checkpoint, it lacks them. The group's records do not show which of the two happened, so the user
-    has to decide.
+    Spark's commit log must once have had the plan, because nothing else makes a stream record a plan as done. The claims are
+    closed, so a replay would read nothing. If only the commit log's file was lost when its host crashed, the output has the rows.
+    If the output was restored together with the checkpoint, it lacks them. The group's records do not show which of the two
+    happened, so the user has to decide.
 
-    Only partitions in which the plan has offsets are considered, so the query can continue once their offsets are reset. A plan
-    of another cluster, whose ranges are void, and a plan without records are left out. The record no longer shows which part of
-    the plan was claimed, so a plan that other streams have read completely is refused as well. With asynchronous progress the
-    driver's program may report plan 0 before Spark has written its commit, and this source ends the query at plan 1. Only a
+    Only partitions in which the plan has offsets are considered, so the query can continue once their offsets are reset. Plans
+    from another cluster, whose ranges are void, and plans without records are ignored. The record no longer shows which part of
+    the plan was claimed, so a plan that other streams have read completely is rejected as well. With asynchronous progress the
+    driver's program may report plan 0 before Spark has written its commit, and this source makes the query fail at plan 1. Only a
     driver that is killed in the few ms between the two gets this error, and its output has the rows.
     """
     if stream.durable >= stream.logged or not any(offsets.size for offsets in stream.ranges.get(partition, ())):
@@ -277,7 +277,7 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
 
 
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
-    """Return the newest plan of this stream in the record: as its writer, for an owed range, or as a past owner."""
+    """Return this stream's newest plan in the record: as the record's writer, for an owed range, or as a past owner."""
     known = (
         (commit.stream, commit.logged),
         *((entry.stream, entry.plan) for entry in commit.owed),
@@ -287,7 +287,7 @@ def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
 
 
 def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset: int) -> CommitRecord:
-    """Return the adopted record of a partition without a commit: after the stream's last plan, or at the starting offset."""
+    """Return the adopted record for a partition without a commit: after the stream's last plan, or at the starting offset."""
     last = stream.ranges.get(partition, (OffsetRange(starting_offset, starting_offset),))
     # The output may already have the last plan's records, so only a replay of that plan may read them.
     replayed = last if stream.durable < stream.logged else ()
@@ -303,7 +303,7 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
-    """Return the error for a checkpoint that lacks plans which the group's records show."""
+    """Return the error for a checkpoint that lacks plans that the group's records show."""
     return CheckpointBehindGroup(
         f"{partition}: the group's record shows plan {newest} of stream {stream.name}, but the newest one in this query's "
         f"checkpoint is {stream.logged} (`plan` in the files of the folder offsets). Either a second driver is running on this "
@@ -321,7 +321,7 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
 
 def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
     """Return the error for a checkpoint that lacks only the commit of its newest plan."""
-    # List the partitions that the user has already reset last. If the list is too long, the next start shows the rest.
+    # Put partitions that the user has already reset at the end. If the list is too long, the next start shows the rest.
     lacking = {partition for partition, commit in commits.items() if _lacks_commit(stream, partition, commit)}
     lines = []
     for partition in sorted(stream.ranges, key=lambda partition: (partition not in lacking, partition)):
@@ -359,10 +359,10 @@ def unreadable(partition: TopicPartition, commit: OtherFormat) -> CommitRecordUn
 
 
 def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
-    """Return the record with the claims of durable plans closed, or `record` itself if there are none to close.
+    """Return the record with durable plans' claims closed, or `record` itself if there are none to close.
 
-    These claims are open ranges, and ranges that are owed to this stream itself because an earlier run left them open. `logged`
-    never rises to a plan that is not durable, because the ranges of that plan must remain claimable.
+    These claims are open ranges, and ranges owed to this stream itself because an earlier run left them open. `logged` never
+    rises to a plan that is not durable, because that plan's ranges must remain claimable.
 
     Args:
         record: a record of this stream.
@@ -378,7 +378,7 @@ def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
 
 
 def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
-    """Return the record without the owed ranges of plans that are done, or `record` itself if all are still owed."""
+    """Return the record without owed ranges whose plans are done, or `record` itself if all are still owed."""
     owed = _still_owed(record.owed, done)
     if owed == record.owed:
         return record
@@ -386,9 +386,9 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
 
 
 def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
-    """Return the record for a log that was cut off at `end`, below the position, and may have grown again since.
+    """Return the record for a log that was truncated at `end`, below the position, and may have grown again since.
 
-    The partition continues at `end`. Claims above `end` are dropped. `epoch`: the log's leader epoch now, if it is known.
+    The partition continues at `end`. Claims above `end` are dropped. `epoch` is the log's current leader epoch, if known.
     """
     remaining = OffsetRange(0, end)
     open_ = (OffsetRange(*bounds).overlap(remaining) for bounds in record.open)
@@ -409,22 +409,22 @@ def skip_to(record: CommitRecord, start: int, epoch: int | None) -> CommitRecord
 
 
 def start_over(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
-    """Return the record for a topic that was deleted and created again. Claims on the earlier topic are dropped."""
+    """Return the record for a topic that was deleted and recreated. Claims on the earlier topic are dropped."""
     forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id, "epoch": None}
     return record.model_copy(update=forgotten)
 
 
 def has_claims(commit: GroupCommit, stream: str) -> bool:
-    """Return whether a partition's commit has a range that is claimed by this stream or owed to it."""
+    """Return whether a partition's commit has ranges that this stream has claimed or that are owed to it."""
     if not isinstance(commit, CommitRecord):
         return False
     return (commit.stream == stream and bool(commit.open)) or any(entry.stream == stream for entry in commit.owed)
 
 
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
-    """Return the owed ranges that the record's owner may take over (`heldClaims`), in the order of their offsets.
+    """Return the owed ranges that the record's owner may take over (`heldClaims`), in offset order.
 
-    Ranges that are owed to the owner itself are not included, because its own commit log decides about these.
+    Ranges owed to the owner itself are not included, because its own commit log decides about them.
     """
     return tuple(sorted((entry for entry in record.owed if entry.stream != stream.name), key=lambda entry: entry.start))
 
@@ -437,7 +437,7 @@ def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[Offs
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision about one partition of a logged plan: which ranges to read, and which record to write first."""
+    """The decision about one partition in a logged plan: which ranges to read, and which record to write first."""
 
     read: tuple[OffsetRange, ...] = ()
     """The ranges to read, once `write` is in the group.
@@ -447,22 +447,21 @@ class Verdict:
     write: CommitRecord | None = None
     """The record to commit to the group before anything is read."""
     waits: bool = False
-    """Whether to decide again later, because the partition is not owned, and no other stream has adopted it yet."""
+    """Whether to decide again later, because the partition is not owned and no other stream has adopted it yet."""
 
 
 def claim(
     stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, owned_since_planned: bool, now: int
 ) -> Verdict:
-    """Decide which ranges of a partition in plan `stream.logged` this stream reads, whether the plan is new or replayed.
+    """Decide which of a partition's ranges in plan `stream.logged` this stream reads, whether the plan is new or replayed.
 
-    Only the run that made the plan, and has owned the partition ever since, may claim. Another run on the same checkpoint may
-    have left the range out of the plan permanently. So may an earlier attempt of this run, while another stream had the
-    partition.
+    Only the run that made the plan and has owned the partition ever since may claim. Another run on the same checkpoint may have
+    left the range out of the plan permanently, and so may an earlier attempt in this run while another stream had the partition.
 
     Args:
-        stream: The stream, with at least one range of the partition that is not empty.
+        stream: The stream, with at least one non-empty range in the partition.
         partition: The partition.
-        commit: What the group has committed for it now.
+        commit: The group's current commit for it.
         owned: Whether this member owns the partition now and has adopted it.
         owned_since_planned: Whether this run made the plan and has owned the partition ever since.
         now: Seconds since 1970, recorded with the claim so that people can see how old it is.
@@ -476,24 +475,24 @@ def claim(
     ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
     plan = stream.logged
     if isinstance(commit, CommitRecord) and _differ(commit.topic_id, stream.topics.get(partition.topic)):
-        # The plan was made before the topic was deleted and created again: its records no longer exist.
+        # The plan was made before the topic was deleted and recreated, so its records no longer exist.
         return Verdict()
     refuse_behind(stream, {partition: commit})
     if isinstance(commit, CommitRecord) and (claimed_before := _claimed_for_plan(stream, commit, ranges)):
         return Verdict(read=claimed_before)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
-        # The new owner started at the position before this plan, and holds no range for it, so it reads these records itself.
+        # The new owner started at the position before this plan and holds no range for it, so it reads these records itself.
         return Verdict()
     if commit is not None and commit.logged == plan:
-        # The plan was claimed here before. Ranges that are no longer open are confirmed, or another stream has taken them over:
-        # if this stream claimed them now, they would be read twice.
+        # The plan was claimed here before. Ranges that are no longer open were either confirmed or taken over by another stream,
+        # so if this stream claimed them now, they would be read twice.
         return Verdict()
     if commit is None or not owned:
-        # Another run of this stream may own the partition, and still claim the range. If this run left the range out now, the
-        # sink would have the plan without it, and the records would be lost.
+        # Another run of this stream may own the partition and still claim the range. If this run left the range out now, the sink
+        # would have the plan without it, and the records would be lost.
         return Verdict(waits=True)
     if not owned_since_planned:
-        # Nothing is lost: the position stays where it is, and the next plan starts there.
+        # Nothing is lost, because the position does not move, and the next plan starts there.
         return Verdict()
     taken = claimable(commit, ranges)
     claimed = {
@@ -501,7 +500,7 @@ def claim(
         "done": stream.durable,
         "claimed_at": max(0, now) if any(offsets.size for offsets in taken) else None,
         "topic_id": commit.topic_id or stream.topics.get(partition.topic),
-        # If the end was not known, the position stays, and so does its epoch.
+        # If the end was not known, neither the position nor its epoch changes.
         "epoch": stream.epochs.get(partition, commit.epoch if stream.ranges[partition][-1].end == commit.next else None),
     }
     write = _taken(commit, taken, stream.ranges[partition][-1].end).model_copy(update=claimed)
@@ -517,11 +516,11 @@ def _taken(record: CommitRecord, ranges: Iterable[OffsetRange], position: int) -
 
 
 def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    """Return the ranges of a plan that may be claimed while the record stays short enough to be written and adopted.
+    """Return the ranges of a plan that can be claimed without making the record too long to be written and adopted.
 
-    An adopted record is longer, because open ranges become owed ones. If there were no room for that, each new owner would fail
-    in turn. Ranges that are owed to other streams are kept first, because taking them over needs no room. The last range is
-    always returned, but may be empty.
+    An adopted record is longer, because open ranges become owed ranges. Without room for that, each new owner would fail in turn.
+    Ranges owed to other streams are kept first, because taking them over needs no room. The last range is always returned, but
+    may be empty.
 
     Args:
         record: The partition's record before the claim.
@@ -541,7 +540,7 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
 def _claimed_for_plan(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return the parts of these ranges that are already claimed for plan `stream.logged` in the record.
 
-    That may be only a part of a range, because the log was cut off, or an earlier version took over a part of a claim.
+    That may be only part of a range, if the log was truncated or an earlier version took over part of a claim.
     """
     claimed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):

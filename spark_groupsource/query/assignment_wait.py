@@ -2,7 +2,7 @@
 
 When a query joins a group that has other members, its partitions arrive late. With the cooperative protocol the first assignment
 is empty, and stays empty until the other members have drained and released partitions. With KIP-848 the partitions arrive one by
-one. A continuous query reads them whenever they arrive, but a run of Trigger.AvailableNow or Trigger.Once would end without them.
+one. A continuous query reads them whenever they arrive, but a Trigger.AvailableNow or Trigger.Once run would end without them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from spark_groupsource.query.session import Session
 log = logging.getLogger(__name__)
 
 REBALANCE_S = 15.0
-"""How long the group may take to move a partition, not counting the drain: two heartbeats (KIP-848: 5 s each), and a margin."""
+"""How long the group may take to move a partition, not counting the drain: two heartbeats (KIP-848: 5 s each) plus a margin."""
 
 QUIET_S = 3.0
-"""How long an assignment must stay unchanged before a run of Trigger.AvailableNow treats it as complete."""
+"""How long an assignment must stay unchanged before a Trigger.AvailableNow run treats it as complete."""
 
 
 class AssignmentWait:
@@ -33,7 +33,7 @@ class AssignmentWait:
         """Start with an empty assignment, before the first plan.
 
         Args:
-            drain_s: how many seconds another member may take to drain a partition before it releases the partition.
+            drain_s: how many seconds another member may take to drain a partition before releasing it.
             clock: returns seconds, monotonic.
         """
         self._drain_s = drain_s
@@ -44,7 +44,7 @@ class AssignmentWait:
         self._has_had_partitions = False
 
     def note(self, assignment: Assignment) -> None:
-        """Note the current assignment, and the time if it has changed."""
+        """Store the current assignment, and the time if it has changed."""
         if assignment != self._seen:
             self._seen, self._seen_at = assignment, self._clock()
         self._has_had_partitions |= bool(assignment.partitions)
@@ -63,7 +63,7 @@ class AssignmentWait:
             session: this run's membership of its group.
             stream: the stream as its checkpoint describes it.
             topics_exist: returns whether any subscribed topic exists. If none does, there is nothing to wait for.
-            is_stopping: returns whether the query is being stopped, so that it will not plan anything.
+            is_stopping: returns whether the query is being stopped and will not plan anything.
         """
         if not self._is_first:
             return
@@ -76,7 +76,7 @@ class AssignmentWait:
             if is_stopping() or (session.once(Ledger.ready) and session.positions):
                 return
         if session.assignment.partitions:
-            return  # they are not adopted yet, and the reason has been logged
+            return  # they have not been adopted yet, and the reason has been logged
         unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
         log.warning(
             "the group gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
@@ -89,11 +89,11 @@ class AssignmentWait:
         )
 
     def may_end(self, assignment: Assignment, read: Collection[TopicPartition], target: Collection[TopicPartition]) -> bool:
-        """Return whether a run of Trigger.AvailableNow may end, now that there is nothing left to plan.
+        """Return whether a Trigger.AvailableNow run may end, now that there is nothing left to plan.
 
         Args:
             assignment: the group's current assignment for this run.
-            read: the partitions that this run has adopted, and whose end is known. An assigned partition is added once the
+            read: the partitions that this run has adopted and whose end is known. An assigned partition is added once the
                 brokers have answered for it. If they do not answer for too long, the run fails.
             target: the partitions that the run must read.
         """
@@ -101,11 +101,11 @@ class AssignmentWait:
         if set(read) >= set(target):
             return True
         if not assignment.partitions:
-            # A member that rejoins has no partition for a moment. If the run ended now, it would leave records unread.
+            # A member that rejoins briefly has no partitions. If the run ended now, it would leave records unread.
             return not self._has_had_partitions or self._lost_all()
         if (assignment.partitions - assignment.draining).intersection(target) - set(read):
-            return False  # these partitions are assigned to this run, and not read yet
-        # The other partitions belong to other members, or have not arrived yet: with KIP-848 they arrive one by one.
+            return False  # these partitions are assigned to this run but have not been read yet
+        # The other partitions belong to other members or have not arrived yet: with KIP-848 they arrive one by one.
         return self._clock() - self._seen_at >= QUIET_S
 
     def _lost_all(self) -> bool:

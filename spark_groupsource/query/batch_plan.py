@@ -1,7 +1,7 @@
-"""Plans a batch read (`spark.read`): which ranges of each partition to read, by the rules of Spark's Kafka source.
+"""Plans a batch read (`spark.read`): chooses the ranges to read in each partition, by the rules of Spark's Kafka source.
 
 The plan is made when a Spark action runs, without joining the group. `startingOffsets=committed` reads everything that the group
-has not processed: the records from its committed offsets on, except those above them that queries have already confirmed.
+has not processed: all records from its committed offsets on, except those that queries have already confirmed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class BatchTask:
-    """The work of one task: ascending ranges of one partition, and the offset to commit afterwards (`None`: no commit)."""
+    """One task's work: ascending ranges in one partition, and the offset to commit afterwards (`None`: no commit)."""
 
     ranges: tuple[FetchRange, ...]
     commit: int | None = None
@@ -48,7 +48,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
 
     Raises:
         OptionError: a start is above its end, or the given offsets or times do not match the existing partitions.
-        DataLossError: the group's commits belong to a topic that was created again, or to a log that was cut off
+        DataLossError: the group's commits belong to a topic that has been recreated or a log that has been truncated
             (`failOnDataLoss`).
         GroupActive: `commitOffsets` is set, and the group has members.
         NotAConsumerGroup: the read starts at the group's commits, but the group is of another kind, such as a share group.
@@ -81,7 +81,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
         unread = {partition: between(partition, starts[partition], ends[partition]) for partition in partitions}
     whole = [(partition, offsets) for partition, ranges in unread.items() for offsets in ranges]
-    # `logs.epochs` belongs to the ends that were just requested. For other ends the epochs of the records below are not known.
+    # `logs.epochs` belongs to the ends that were just requested. For other ends, the epochs of the records below are unknown.
     return [
         BatchTask((_fetch_range(partition, offsets, logs.epochs),))
         for partition, offsets in pieces(whole, options.min_partitions, options.max_records_per_partition)
@@ -103,10 +103,10 @@ def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRang
 
 
 def unprocessed(commit: GroupCommit, log_start: int, end: int) -> tuple[OffsetRange, ...]:
-    """Return the ranges of a partition that the group has not processed, ascending and without empty ones.
+    """Return a partition's ranges that the group has not processed, ascending and without empty ones.
 
     Args:
-        commit: what the group has committed for the partition.
+        commit: the group's commit for the partition.
         log_start: where to start without a commit (inclusive).
         end: where to end (exclusive).
     """
@@ -127,7 +127,7 @@ def _committing(
     ends: Mapping[TopicPartition, int],
     epochs: Mapping[TopicPartition, int],
 ) -> list[BatchTask]:
-    """Return one task for each partition, so that a task has read everything below the offset that it commits."""
+    """Return one task per partition, so that each task has read everything below the offset that it commits."""
     for partition in unread:
         commit = commits.get(partition)
         if isinstance(commit, CommitRecord) and ends[partition] < commit.next:
@@ -144,14 +144,14 @@ def _committing(
 
 
 def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
-    """Return the group's commits, after checking that it is a consumer group, and has no members if the read will commit."""
+    """Return the group's commits. First check that it is a consumer group, without members if the read will commit."""
     group = GroupAdmin(options.client_settings())
     if options.commit_offsets:
-        with contextlib.suppress(GroupNotFound):  # it has no members then
+        with contextlib.suppress(GroupNotFound):  # then it has no members
             refuse_active(group.describe(options.group_id))
     commits = group.commits(options.group_id)
     if not any(isinstance(commit, CommitRecord) for commit in commits.values()):
-        # A share group has no commits, so the whole topic would be read. The commits of a streams group belong to an application.
+        # A share group has no commits, so the whole topic would be read. A streams group's commits belong to an application.
         group.refuse_other_kinds(options.group_id)
     return commits
 
@@ -159,7 +159,7 @@ def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
 def _corrected(
     commits: Mapping[TopicPartition, GroupCommit], partitions: Collection[TopicPartition], logs: Topics, options: Options
 ) -> Mapping[TopicPartition, GroupCommit]:
-    """Return the commits, corrected where a topic was created again or a log was cut off. Tasks report records that expired."""
+    """Correct the commits where a topic was recreated or a log was truncated. Expired records are left to the tasks to report."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
     truncations = Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000)
     doubts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
@@ -185,7 +185,7 @@ def _corrected(
 
 
 def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], options: Options) -> dict[K, V]:
-    """Return an answer for each of these partitions or topics. Repeats the request while a broker does not answer."""
+    """Return an answer for each of these partitions or topics, repeating the request while a broker does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
         found = ask(asked)
         missing = set(asked) - found.keys()
@@ -198,5 +198,5 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
 
 
 def _fetch_range(partition: TopicPartition, offsets: OffsetRange, epochs: Mapping[TopicPartition, int]) -> FetchRange:
-    """Return a range as tasks read it, with its partition and leader epoch."""
+    """Return a range in the form that tasks read, with its partition and leader epoch."""
     return FetchRange(*partition, *offsets, epochs.get(partition))

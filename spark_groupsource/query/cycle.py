@@ -1,12 +1,12 @@
 """Plans, claims and confirms micro-batches, with a method for each of Spark's calls.
 
-    latestOffset(start, limit)   `start` is in the commit log, so its claims are confirmed, and the next plan is made
+    latestOffset(start, limit)   `start` is in the commit log, so its claims are confirmed and the next plan is made
     (offset log written)
     partitions(start, end)       `end` is in the offset log, so its ranges are claimed, whether Spark runs it first or again
     (tasks, sink, commit log)    the claims are closed as soon as this process learns of the commit log (durable_watch.py)
     latestOffset(start=end) ...
 
-The query joins the group in the first call that shows which stream it is.
+The query joins the group in the first call that identifies its stream.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 log = logging.getLogger(__name__)
 
 LAST_REPORT_S = 2.0
-"""How long a run that was asked to stop waits for the report of its last plan, instead of AT_STOP_S. The program itself writes
+"""How long a run that was asked to stop waits for its last plan to be reported, instead of AT_STOP_S. The program itself writes
 this report, right before or after it stops the query."""
 
 LAST_READ_S = 0.5
-"""How long a run whose driver has died waits to learn that its last plan is durable: no report can come, so it only reads the
-checkpoint once."""
+"""How long a run whose driver has died waits to find out whether its last plan is durable. No report can come, so it only reads
+the checkpoint once."""
 
 
 class Cycle:
     """Runs one query from its first plan until it leaves the group. Used on the runner's main thread, except for `stop`."""
 
     def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, observer: Observer = UNOBSERVED) -> None:
-        """Make the clients. The group is joined with the first plan or claim.
+        """Create the clients. The first plan or claim joins the group.
 
         Args:
-            options: the options of the source.
+            options: the source's options.
             clock: returns seconds, monotonic.
-            observer: receives the reports of this run.
+            observer: receives this run's reports.
 
         Raises:
             OptionError, AuthenticationFailed: see topics.Topics.
@@ -84,13 +84,13 @@ class Cycle:
             fail_on_data_loss=options.fail_on_data_loss,
             clock=clock,
         )
-        """This run's membership of its group."""
+        """This run's membership in its group."""
         drain_s = options.drain_timeout_ms / 1000
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
         self._request: bytes | None = None
-        """The newest request to plan nothing new that was answered with an empty plan."""
+        """The newest request to plan nothing new that an empty plan has answered."""
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self.session.report_durable,
@@ -105,7 +105,7 @@ class Cycle:
         self._warned_of_claims = False
 
     def first(self) -> PlanOffset:
-        """Return the offset before the first plan of a new stream, with the starts of the partitions that exist now.
+        """Return the offset before a new stream's first plan, with the starts of the partitions that exist now.
 
         Spark may call this twice. The first call starts the stream.
         """
@@ -131,29 +131,29 @@ class Cycle:
             limited: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply.
 
         Raises:
-            DataLossError: records are lost, and `failOnDataLoss` is true or they are below the target of AvailableNow.
+            DataLossError: records are lost, and either `failOnDataLoss` is true or they are below the AvailableNow target.
         """
         self.session.begin_call()
         stream = self._stream(start, start.plan)
         return self.session.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
 
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        """Confirm the previous plan, wait for partitions, and plan until there is a plan or the call may end."""
+        """Confirm the previous plan, wait for partitions, and keep trying until there is a plan or the call may return."""
         self._warn_of_long_claims(self._durable_watch.stop_watching(start.plan))
         # Tell the ledger before any wait, for two reasons. The next owner of a draining partition waits for this confirmation.
-        # And an earlier run of this driver may just have closed this plan's claims after the same report: if this run adopted a
+        # And this driver's previous run may just have closed this plan's claims after the same report: if this run adopted a
         # partition without knowing that the plan is durable, its checkpoint would seem to be older than the group's records.
         self.session.step(Ledger.durable, start.plan)
         self._assignment_wait.await_partitions(
             self.session,
             stream,
             topics_exist=self._topics_exist,
-            # A run that has something to confirm needs a partition for it, so it waits even while it is being stopped.
+            # A run that has something to confirm needs a partition to do so, so it waits even while it is being stopped.
             is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
         while True:
-            # Read these before planning. A partition that is adopted while the plan is made is not part of it. If it counted as
-            # read, a run with a target would end and leave its records to the next run.
+            # Read these before planning. A partition that is adopted while the plan is being made is not part of the plan. If it
+            # counted as read, a run with a target would end and leave its records to the next run.
             assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
             request = self._reports.asked_to_stop(stream.name)
@@ -167,7 +167,7 @@ class Cycle:
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
-            # If the assignment has changed in the meantime, the member may have been expelled, and has not read these partitions.
+            # If the assignment has changed in the meantime, the member may have been expelled before it read these partitions.
             if self.session.assignment == assignment and self._assignment_wait.may_end(
                 assignment, adopted & self._watch.ends.keys(), target.ends
             ):
@@ -179,10 +179,10 @@ class Cycle:
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         """Make one plan from the current records and logs, or return `None` if there is nothing to read."""
         began = self._clock()
-        # 1. Take the current records, and ask which held ranges are confirmed. The answer arrives while the logs are examined.
+        # 1. Take the current records, and ask which held ranges were confirmed. The answer arrives while the logs are examined.
         plan_input = self.session.step(Ledger.begin_plan)
         # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
-        #    would have ranges that no longer exist, or would skip the first records of a topic that was created again.
+        #    would have ranges that no longer exist, or would skip a recreated topic's first records.
         while True:
             examined = self._watch.examine(stream, plan_input.records)
             if not examined.losses:
@@ -200,15 +200,15 @@ class Cycle:
         most = self._options.max_offsets_per_trigger if limited else None
         least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
         wanted = next_ranges(positions, self._watch.reachable, plan_input.reread, least=least, most=most)
-        # 4. Propose the plan. From now on its partitions are in flight, and drain until their claims are confirmed if the group
-        #    revokes them. Partitions that have moved since step 1 are left out, because a claim would wait for their next owners.
+        # 4. Propose the plan. From now on its partitions are in flight: if the group revokes them, they drain until their claims
+        #    are confirmed. Partitions that have moved since step 1 are left out: a claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
-            # No claim follows that would confirm the last plan in the same commit. Confirm it now, or its records stay lag.
+            # No claim follows whose commit would also confirm the last plan. Confirm it now, or its records keep counting as lag.
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, self._clock() - began, None)
             return None
-        # 5. Make the offset for Spark's log. It must contain everything that a run needs to replay the plan.
+        # 5. Make the offset for Spark's offset log. It must contain everything that a run needs to replay the plan.
         assignment = self.session.assignment
         offset = next_offset(
             start,
@@ -232,7 +232,7 @@ class Cycle:
 
         Raises:
             OffsetError: `start` and `end` belong to different streams.
-            DataLossError: a topic of the plan was deleted, or created again, and `failOnDataLoss` is true.
+            DataLossError: a topic in the plan was deleted or recreated, and `failOnDataLoss` is true.
             ClaimTimeout: the next owner of a partition did not adopt it within `assignmentTimeout`.
             CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
@@ -241,10 +241,10 @@ class Cycle:
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
-        # 1. Join if this is the first call after a restart. This may take minutes, in which the plan cannot become durable.
+        # 1. Join if this is the first call after a restart. This may take minutes, but the plan cannot become durable meanwhile.
         self.session.become_member(stream, end)
-        # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it shows plans as durable that are
-        #    not: their claims would be closed, and a restart would not read their records.
+        # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it may show plans as durable that
+        #    are not. Their claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = self._clock()
@@ -262,7 +262,7 @@ class Cycle:
         return granted
 
     def _claim(self, stream: Stream) -> Ranges:
-        """Claim the plan's ranges, and wait until the next owners of partitions that have moved adopt them."""
+        """Claim the plan's ranges. If partitions have moved, wait until their next owners adopt them."""
         subscribed, patience_ms = self._options.matches, self._options.assignment_timeout_ms
         stream = without_refused(
             stream,
@@ -289,14 +289,14 @@ class Cycle:
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log.
 
-        Its claims are closed immediately if a partition drains, or else with the next commit.
+        Its claims are closed immediately if a partition is draining, otherwise with the next commit.
         """
         self.session.begin_call()
         stream = self._stream(end, end.plan)
         self.session.as_member(stream, end, lambda: self.session.step(Ledger.durable, end.plan))
 
     def report(self) -> dict[str, Any] | None:
-        """Return the end offsets, the lags and the held offsets of each partition, as of the last plan."""
+        """Return each partition's end offset, lag and held offsets as of the last plan."""
         if not self.session.has_joined:
             return None
         positions, held, ends = self.session.positions, self.session.held, self._watch.ends
@@ -315,12 +315,12 @@ class Cycle:
         If the last micro-batch is finished, its claims are closed first.
 
         Args:
-            with_driver: whether the driver has died, so that it reports nothing more.
+            with_driver: whether the driver has died, so no more reports will come.
         """
         self.session.ending = True
-        # Before the run leaves, which takes time: a later request is for the next run of this checkpoint.
+        # Read the request before leaving, because leaving takes time, and a later request is for this checkpoint's next run.
         request = None if self._stream_name is None else self._reports.asked_to_stop(self._stream_name)
-        # Before the run leaves: claims that are open then stay open until the query is started again.
+        # Close claims before leaving. Claims that are open after that stay open until the query is restarted.
         wait_s = LAST_READ_S if with_driver else AT_STOP_S if request is None else LAST_REPORT_S
         all_closed = self._durable_watch.conclude(wait_s)
         self.session.leave()
@@ -335,7 +335,7 @@ class Cycle:
             self._reports.answer_stop(self._stream_name, request, Answer.LEFT if is_clean else Answer.LEFT_WITH_CLAIMS)
 
     def _warn_of_long_claims(self, open_s: float) -> None:
-        """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
+        """Warn once if a micro-batch's claims stayed open for longer than a partition is allowed to take to drain."""
         limit_s = self._options.drain_timeout_ms / 1000
         if open_s <= limit_s or self._warned_of_claims:
             return
@@ -349,7 +349,7 @@ class Cycle:
         )
 
     def _may_wait(self) -> bool:
-        """Return whether `minOffsetsPerTrigger` may delay the next plan: never the first one, or one of AvailableNow."""
+        """Return whether `minOffsetsPerTrigger` may delay the next plan: never the first one, and never with AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
             return False
         return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms
@@ -365,7 +365,7 @@ class Cycle:
         """Return the stream whose newest plan is `offset`. Ranges and topic ids from another cluster are dropped."""
         if self._stream_name is None:
             self._stream_name = offset.stream
-            self._reports.end_stop(offset.stream)  # an earlier run was asked to stop, and was killed meanwhile
+            self._reports.end_stop(offset.stream)  # an earlier run was asked to stop, but was killed first
         cluster_id = self._cluster_id()
         if offset.cluster is not None and cluster_id is not None and offset.cluster != cluster_id:
             if not self._moved:

@@ -4,7 +4,7 @@ Spark's next `latestOffset` also shows that, but it may be an hour away, and aft
 threads check one place each, and either place is enough: the report of the driver's program (`driver_reports`), and the commit
 log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). A file system that hangs blocks only
 its own thread. The threads pass what they find to the ledger, which decides whether to believe it (`Ledger.report_durable`). They
-sleep while no plan is claimed.
+sleep when no plan is claimed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READ_LATER_EVERY_S = 1.0
 """How often to read the report after the first minute, and how often to read the checkpoint."""
 
 RECENTLY_CLAIMED_S = 60.0
-"""How long after a claim the report is read often. A micro-batch that takes longer can wait another second."""
+"""How long after a claim the report is read frequently. A micro-batch that takes longer can wait another second."""
 
 PAUSE_PER_READ = 4
 """The pause after a slow read of the checkpoint, as a multiple of the time it took. There is none while a partition drains."""
@@ -41,7 +41,7 @@ LONGEST_PAUSE_S = 30.0
 """The longest pause after a slow read."""
 
 FIRST_READ_S = 5.0
-"""How long the first claim of a run waits for the first read of the checkpoint, which may turn out to be another stream's."""
+"""How long a run's first claim waits for the first read of the checkpoint, which may turn out to be another stream's."""
 
 WAS_READ_EVERY_S = 0.02
 """How often a caller that waits for the next read checks for it. The caller may be a signal handler, which must not use locks."""
@@ -51,11 +51,11 @@ CLOSED_S = 20.0
 group, for example when several queries of the group are stopped together."""
 
 UNREPORTED_S = 10.0
-"""How long claims may stay open until the next trigger before a warning is due, if nothing reports durable plans."""
+"""How long claims may stay open until the next trigger without a warning, if nothing reports durable plans."""
 
 REPORTED_WITHIN_S = 60.0
-"""How long to wait for the report of a finished micro-batch. It usually arrives within a second, but a busy program, such as one
-that is starting, may take longer."""
+"""How long to wait for a finished micro-batch to be reported. The report usually arrives within a second, but a busy program,
+such as one that is starting, may take longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +65,12 @@ class Claim:
     stream: str
     plan: int
     made: bool
-    """Whether all its claims are made. Until then the plan cannot be durable."""
+    """Whether all of its claims have been made. Until then the plan cannot be durable."""
     at: float
 
 
 class _Poller:
-    """Calls a function repeatedly on a thread of its own. Each call returns how long to sleep before the next one."""
+    """Calls a function repeatedly on its own thread. Each call returns how long to sleep before the next one."""
 
     def __init__(self, name: str, read: Callable[[], float | None]) -> None:
         """Prepare the thread. `start` starts it.
@@ -85,7 +85,7 @@ class _Poller:
         self.start = self._thread.start
 
     def wake(self) -> None:
-        """End the thread's sleep. Safe on any thread and in a signal handler."""
+        """Wake the thread. Safe to call on any thread and in a signal handler."""
         self._woken.put(None)
 
     def _run(self) -> None:
@@ -116,14 +116,14 @@ class DurableWatch:
         reports: DriverReports,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without a plan to watch. The threads start with the first claim.
+        """Start with no plan to watch. The threads start with the first claim.
 
         Args:
-            location: the query's `checkpointLocation`; `None` if it is not known.
+            location: the query's `checkpointLocation`; `None` if unknown.
             report: called with a stream and its durable plan, on either thread.
-            closed: returns whether the claims of a plan were closed after the plan was reported.
-            cannot_close: returns whether the claims of a plan can no longer be closed in this run.
-            is_urgent: returns whether someone waits for the end of the micro-batch, such as a partition's next owner.
+            closed: returns whether a plan's claims were closed after the plan was reported.
+            cannot_close: returns whether a plan's claims can no longer be closed in this run.
+            is_urgent: returns whether anyone is waiting for the micro-batch to finish, such as a partition's next owner.
             reports: gives access to the durable plans that the driver's program reports.
             clock: returns seconds, monotonic.
         """
@@ -144,16 +144,16 @@ class DurableWatch:
         self._claim: Claim | None = None
         self._stopping = False
         self._suspected: tuple[str, float, float] | None = None
-        """A stream whose claims stayed open because nothing was reported, for how many seconds, and when this was noticed."""
+        """A stream whose claims stayed open because nothing was reported, for how many seconds, and when that was detected."""
         # Replaced by the threads that read.
         self._found: Claim | None = None
         self._found_at = 0.0
         self._not_durable: Claim | None = None
         """A claim that was still open in the checkpoint after Spark had stopped the query."""
         self._has_read = False
-        """Whether the checkpoint was read, and showed nothing that a second read has to confirm."""
+        """Whether the checkpoint has been read and showed nothing that a second read must confirm."""
         self._can_notice = False
-        """Whether a durable plan would be noticed, because a report has arrived or the checkpoint could be read."""
+        """Whether a durable plan would be detected, because a report has arrived or the checkpoint could be read."""
         self._failure: CheckpointOfAnotherStream | None = None
         self._warned: frozenset[str] = frozenset()
         # Used on the thread that reads the checkpoint.
@@ -178,7 +178,7 @@ class DurableWatch:
             if self._has_read:
                 break
         self._has_waited = True
-        # Raise before anything is claimed: the commit log of another stream would close claims whose records were never written.
+        # Raise before anything is claimed: another stream's commit log would close claims whose records were never written.
         self._raise_failure()
 
     def claimed(self, stream: str, plan: int) -> None:
@@ -186,7 +186,7 @@ class DurableWatch:
         self._watch_for(Claim(stream, plan, True, self._clock()))
 
     def nothing_claimed(self) -> None:
-        """Stop watching, because the plan was granted no range."""
+        """Stop watching, because the plan was granted no ranges."""
         self._claim = None
 
     def stop_watching(self, plan: int) -> float:
@@ -197,7 +197,7 @@ class DurableWatch:
             not claimed.
 
         Raises:
-            CheckpointOfAnotherStream: `checkpointLocation` is not the checkpoint of this query.
+            CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
         self._raise_failure()
         claim, self._claim = self._claim, None
@@ -221,7 +221,7 @@ class DurableWatch:
         self._wake()
 
     def _raise_failure(self) -> None:
-        """Raise the error of a checkpoint that belongs to another stream, if one was found."""
+        """Raise the error if the checkpoint was found to belong to another stream."""
         if self._failure is not None:
             raise self._failure
 
@@ -230,16 +230,16 @@ class DurableWatch:
     def conclude(self, wait_s: float) -> bool:
         """Read the report and the checkpoint again. If the plan turns out to be finished, wait until its claims are closed.
 
-        Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
+        Spark stops a source only after the query's own thread has ended, so the checkpoint is final by then.
 
         Args:
-            wait_s: how many seconds to look whether the plan is finished. If it is, the brokers have up to CLOSED_S in all. A
-                member that has failed is not waited for.
+            wait_s: how many seconds to check whether the plan is finished. If it is, closing its claims may take up to CLOSED_S
+                in all, unless the member has failed.
 
         Returns:
             Whether the newest plan's claims are closed.
         """
-        # The run ends. A warning that its claims stay open would come when nobody can act on it any more.
+        # The run is ending, so it is too late for anyone to act on a warning that its claims stay open.
         self._suspected = None
         claim = self._claim
         if claim is None or self._closed(claim.plan):
@@ -269,7 +269,7 @@ class DurableWatch:
         claim = self._claim
         if claim is None or claim is self._found:
             return READ_LATER_EVERY_S if self._suspected is not None and not self._can_notice else None
-        # A plan that is still being claimed cannot be durable, so a report of it comes from an earlier run. Believing it would
+        # A plan that is still being claimed cannot be durable, so a report about it comes from an earlier run. Believing it would
         # close claims whose records no task has read.
         if claim.made and self._reported(claim.stream) == claim.plan:
             self._can_notice = True
@@ -294,7 +294,7 @@ class DurableWatch:
         except CheckpointOfAnotherStream as error:
             self._failure, self._plans = error, None
             log.error("%s", error)
-        except Exception as error:  # noqa: BLE001 -- a file system may raise anything, and the query must not end because of it
+        except Exception as error:  # noqa: BLE001 -- a file system may raise anything, and that must not make the query fail
             self._warn_once(
                 "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are confirmed when the driver's "
                 "program reports it (spark_groupsource.register), or by the next trigger",
@@ -315,7 +315,7 @@ class DurableWatch:
 
     def _is_in_commit_log(self, plans: DurablePlans, claim: Claim) -> bool:
         """Read the checkpoint, and return whether its commit log has the plan."""
-        # Note this before the read: a read that began before Spark stopped the query may miss what Spark wrote last.
+        # Check this before the read, because a read that began before Spark stopped the query may miss Spark's last writes.
         stopping = self._stopping
         self._pause_s = 0.0
         if plans.locate(claim.stream, claim.plan) is None:

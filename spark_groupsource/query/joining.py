@@ -1,4 +1,4 @@
-"""Joins the group: makes the member and its ledger, and waits until the group has assigned partitions."""
+"""Joins the group: creates the member and its ledger, and waits until the group has assigned partitions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from spark_groupsource.timeouts import JOIN_INTERVAL_S
 log = logging.getLogger(__name__)
 
 FIRST_FETCH_TIMEOUT_S = 5.0
-"""The time limit of one request for the group's commits before this member joins. It is shorter than FETCH_TIMEOUT_S, so that a
+"""The timeout for one request for the group's commits before this member joins. It is shorter than FETCH_TIMEOUT_S, so that a
 signal to stop the query is handled between two requests."""
 
 STOPPING_EVERY_S = 0.2
@@ -73,12 +73,12 @@ class Joining:
         """Prepare to join. Nothing is sent yet.
 
         Args:
-            options: the options of the source.
+            options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
             starting_offsets: returns where partitions without a commit start.
-            is_stopping: returns whether the query of a stream is being stopped, so that it will not plan anything.
-            observer: receives the reports of the member and its ledger.
+            is_stopping: returns whether a stream's query is being stopped and will not plan anything.
+            observer: receives reports from the member and its ledger.
         """
         self._options = options
         self._topics = topics
@@ -88,24 +88,24 @@ class Joining:
         self._observer = observer
         self._member: Member | None = None
         self._has_joined = False
-        """Whether this run has been a member of the group."""
+        """Whether this run has ever been a member of the group."""
 
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
         """Join the group, and return the member and its ledger once the run can plan.
 
-        If the query is being stopped, and has no micro-batch to confirm or repeat, the member may not have joined yet.
+        If the query is being stopped and has no micro-batch to confirm or repeat, this may return before the member has joined.
 
         Args:
             stream: the stream as its checkpoint describes it.
-            newest: the newest offset of the checkpoint.
-            deadline: until when to wait.
+            newest: the newest offset in the checkpoint.
+            deadline: how long to wait.
 
         Raises:
-            AssignmentTimeout: the group gave no assignment before the deadline.
+            AssignmentTimeout: the group did not assign anything before the deadline.
             MemberFenced: another process has the same `kafka.group.instance.id`. Under KIP-848 this is raised at the deadline.
-            NotAConsumerGroup: the group is of another kind.
-            MembershipError: the group refuses this member's assignor or protocol, or is full. If this run was a member before,
-                a full group is an error only at the deadline.
+            NotAConsumerGroup: it is not a consumer group.
+            MembershipError: the group rejects this member's assignor or protocol, or is full. If this run was a member before, a
+                full group is an error only at the deadline.
         """
         options = self._options
         if newest.plan < 0:
@@ -116,7 +116,7 @@ class Joining:
                 return self._join_once(stream, deadline)
             except MemberFenced as error:
                 # Under KIP-848 a static member that was killed keeps its instance id until its session times out, so wait. With
-                # the classic protocol the newest member gets the id, and joining again would end the other query.
+                # the classic protocol the newest member gets the id, and joining again would make the other query fail.
                 if options.group_protocol == "classic":
                     raise
                 deadline.pause_after(error, JOIN_AGAIN_S)
@@ -131,12 +131,12 @@ class Joining:
             self._member.close()
 
     def _earlier_member_still_counts(self) -> bool:
-        """Return whether the group may be full because it still counts this run's earlier member, whose session has not ended."""
+        """Return whether the group may be full because it still counts this run's earlier member, whose session is not over."""
         member = self._member
         return self._has_joined and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
-        """Return the reason for a refusal: `NotAConsumerGroup` if the group is of another kind, or else the error itself."""
+        """Return the real reason for a refusal: `NotAConsumerGroup` if it is not a consumer group, otherwise the error itself."""
         if type(refused) is MembershipError:
             try:
                 with GroupAdminProcess(self._options.client_settings()) as group:
@@ -198,7 +198,7 @@ class Joining:
         return member, ledger
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group has committed for all subscribed partitions. Call this before the member's thread has started."""
+        """Return the group's commits for all subscribed partitions. Call this before the member's thread starts."""
 
         def fetch() -> dict[TopicPartition, GroupCommit]:
             """Fetch the commits once."""
@@ -215,7 +215,7 @@ class Joining:
         return self._topics.partitions(skip_missing=True)
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline, stream: Stream) -> None:
-        """Wait until the member can plan, or the query is being stopped. Raise an error at the deadline."""
+        """Wait until the member can plan or the query is being stopped. Raise an error at the deadline."""
         while not (joined := member.wait_joined(min(STOPPING_EVERY_S, deadline.left))) and not deadline.over:
             if stream.durable == stream.logged and not ledger.may_be_claimed and self._is_stopping(stream.name):
                 return

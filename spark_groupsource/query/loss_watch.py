@@ -1,6 +1,6 @@
-"""Finds records that disappeared from Kafka, before each plan and each claim, and warns of each loss once.
+"""Before each plan and each claim, checks whether records have disappeared from Kafka, and warns about each loss once.
 
-This module asks the brokers, and decides how often. `handoff.losses` has the rules, and `session` acts on a loss.
+This module asks the brokers and decides how often. `handoff.losses` has the rules, and `session` acts on a loss.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 log = logging.getLogger(__name__)
 
 ASK_FOR_IDS_EVERY_S = 1.0
-"""How long it may take to notice that a topic was created again while there is nothing to plan. Every plan checks this first."""
+"""How long it may take to detect a recreated topic while there is nothing to plan. Every plan checks for this first."""
 
 ASK_FOR_STARTS_EVERY_S = 10.0
-"""How long plans may overlook records that expired. The tasks that should read these records notice it anyway."""
+"""How long plans may overlook expired records. The tasks that are supposed to read these records detect it anyway."""
 
 RECHECKS = 3
-"""How often a plan asks the brokers again before it believes in a loss."""
+"""How many times a plan asks the brokers again before it treats a loss as real."""
 
 RECHECK_AFTER_S = 0.01
 """The pause before the brokers are asked again about a loss, in seconds."""
@@ -54,14 +54,14 @@ RECHECK_AFTER_S = 0.01
 
 @dataclass(frozen=True)
 class Target:
-    """The end offsets up to which a run of Trigger.AvailableNow reads."""
+    """The end offsets up to which a Trigger.AvailableNow run reads."""
 
     ends: Mapping[TopicPartition, int]
     """The end of each subscribed partition when the run started (exclusive)."""
     ids: Mapping[str, str | None]
-    """The ids of their topics at that time."""
+    """Their topics' ids at that time."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epochs of these ends, as far as they are known."""
+    """The leader epochs of these ends, where known."""
 
 
 class Examined(NamedTuple):
@@ -70,17 +70,17 @@ class Examined(NamedTuple):
     ids: Mapping[str, str | None]
     """The topics' ids, as in `losses.LogState.ids`, unless the query is idle."""
     losses: Sequence[PartitionLoss]
-    """What is lost. The query continues after it, and examines the logs again."""
+    """The losses. The query continues after them, and examines the logs again."""
 
 
 class LossWatch:
     """Compares a query's positions with the current logs. Used on the runner's main thread only."""
 
     def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
-        """Start without any known loss.
+        """Start with no known losses.
 
         Args:
-            options: the options of the source.
+            options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
             clock: returns seconds, monotonic.
@@ -105,7 +105,7 @@ class LossWatch:
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
         """The end of each owned partition when the logs were last examined (exclusive), except logs that seem to be cut off."""
         self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The leader epochs of these ends, as far as they are known."""
+        """The leader epochs of these ends, where known."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:
@@ -116,10 +116,10 @@ class LossWatch:
         return {partition: min(end, target.ends[partition]) for partition, end in self.ends.items() if partition in target.ends}
 
     def fix_target(self, deadline: Deadline) -> None:
-        """Make the current ends of the subscribed partitions the target of this run (Trigger.AvailableNow).
+        """Make the subscribed partitions' current ends this run's target (Trigger.AvailableNow).
 
         Args:
-            deadline: until when leaders that do not answer are asked again.
+            deadline: how long to keep asking leaders that do not answer.
         """
         partitions = self._topics.partitions()
         ids = self._topics.ids(topics_of(partitions))
@@ -146,20 +146,20 @@ class LossWatch:
             records: the record of each owned partition.
 
         Raises:
-            DataLossError: records below the target of AvailableNow are lost.
+            DataLossError: records below the AvailableNow target are lost.
         """
         last_ends = self.ends
         unowned = self._no_longer_owned(stream, records)
         for attempt in itertools.count():
             if attempt:
                 # A broker that has just restarted may lag behind the others. If its first answer were believed, the query would
-                # skip records or end, although nothing is lost.
+                # skip records or fail even though nothing is lost.
                 time.sleep(RETRY_INTERVAL_S if self._cuts.to_recheck else RECHECK_AFTER_S)
             logs = self._ask(records, unowned, recheck=attempt > 0)
             of_target, unknown = self._losses_of_target(records, logs)
             losses = partition_losses(records, logs, last_ends) + unowned_partition_losses(stream, unowned, logs.ids)
             doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
-            # An end in doubt must not be used: a plan up to it would end below the position.
+            # Do not use an end that is in doubt: a plan up to it would end below the position.
             self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted | unknown}
             self.epochs = {partition: epoch for partition, epoch in logs.epochs.items() if partition in self.ends}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
@@ -173,7 +173,7 @@ class LossWatch:
     def _losses_of_target(
         self, records: Mapping[TopicPartition, CommitRecord], logs: LogState
     ) -> tuple[list[PartitionLoss], frozenset[TopicPartition]]:
-        """Return the losses below the target, if there is one, and the partitions whose losses are not known yet."""
+        """Return the losses below the target, if there is one, and the partitions whose losses are still unknown."""
         if self.target is None:
             return [], frozenset()
         target = self.target
@@ -190,31 +190,31 @@ class LossWatch:
         An id is never used for another topic, so every later attempt finds the same ranges.
 
         Raises:
-            DataLossError: a range is below the target of AvailableNow.
+            DataLossError: a range is below the AvailableNow target.
         """
         topics = topics_of(partition for partition, planned in stream.ranges.items() if any(offsets.size for offsets in planned))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
         if losses and self.target is not None:
             ends, target_ids = self.target.ends, self.target.ids
-            # A topic that was deleted, or deleted and created again, before the run started does not belong to the target.
+            # A topic that was deleted before the run started, even if it was recreated, does not belong to the target.
             of_target = (loss for loss in losses if loss.partition in ends)
             refuse_target([loss for loss in of_target if not topic_gone(target_ids.get(loss.partition.topic), loss.earlier_id)])
         return losses
 
     def just_deleted(self, records: Mapping[TopicPartition, CommitRecord]) -> Sequence[PartitionLoss]:
-        """Return what is lost in topics that do not exist now, for which brokers accept no commit."""
+        """Return the losses in topics that do not currently exist, for which brokers accept no commit."""
         ids = self._topic_ids.now({partition.topic: record.topic_id for partition, record in records.items()})
         return partition_losses(records, LogState(ids), self.ends)
 
     def warn(self, losses: Sequence[PartitionLoss]) -> None:
-        """Warn of each loss once."""
+        """Warn about each loss once."""
         warn(loss for loss in losses if self._reported.get(loss.partition) != loss)
         self._reported |= {loss.partition: loss for loss in losses}
         self._deleted |= {loss.partition for loss in losses if loss.resume is None}
 
     def _no_longer_owned(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
-        """Return the partitions of the last plan that this member no longer owns: they have moved, or their topic was deleted."""
+        """Return the last plan's partitions that this member no longer owns: they have moved, or their topic was deleted."""
         self._deleted &= stream.ranges.keys()
         return frozenset(
             partition
@@ -226,7 +226,7 @@ class LossWatch:
         self, records: Mapping[TopicPartition, CommitRecord], unowned: Collection[TopicPartition], *, recheck: bool
     ) -> LogState:
         """Ask for the ends, for topic ids unless the query is idle, and for log starts every ASK_FOR_STARTS_EVERY_S."""
-        # A run with a target needs no other end. It leaves out partitions whose leader did not answer when the target was fixed.
+        # A run with a target needs no other ends. It ignores partitions whose leader did not answer when the target was fixed.
         ends = self._topics.ends(records if self.target is None else records.keys() & self.target.ends.keys())
         epochs = self._topics.epochs
         suspects = to_validate({partition: (record.next, record.epoch) for partition, record in records.items()}, epochs)
@@ -236,8 +236,8 @@ class LossWatch:
         if idle and not recheck and self.target is None and self._clock() < self._ask_for_ids_at:
             return LogState(ends=ends, epochs=epochs)
         self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
-        # Ask for the ids after the ends. In the other order, a topic that is created again in between would show its new end with
-        # its old id, and a plan up to that end would skip the new topic's first records.
+        # Ask for the ids after the ends. In the other order, a topic that is recreated in between would have its new end with its
+        # old id, and a plan up to that end would skip the new topic's first records.
         expected: dict[str, str | None] = {partition.topic: None for partition in unowned}
         expected |= {} if self.target is None else self.target.ids
         ids = self._topic_ids.now(expected | {partition.topic: record.topic_id for partition, record in records.items()})

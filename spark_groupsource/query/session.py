@@ -32,8 +32,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STEP_S = 15.0
-"""How long a failing step is repeated at least, even if an earlier wait, such as for a silent leader, has used up the time of the
-whole call. The coordinator may still be healthy, or move within seconds, and a rebalance ends."""
+"""The minimum time for which a failing step is retried, even if an earlier wait, such as for a silent leader, has used up the
+whole call's time. The coordinator may still be healthy, or move within seconds, and a rebalance will end."""
 
 NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
 
@@ -59,7 +59,7 @@ def action_after(error: GroupKafkaError) -> Action:
 
 
 class Session:
-    """Runs the ledger's steps as a member of the group, and joins as a new member after a commit without an answer.
+    """Runs the ledger's steps as a member of the group, and rejoins as a new member after a commit that got no answer.
 
     Any thread may call `leave` and `report_durable` and read the properties. Everything else runs on the runner's main thread.
     """
@@ -79,7 +79,7 @@ class Session:
             joining: joins the group.
             loss_watch: finds out which topics were deleted.
             patience_s: how many seconds one of Spark's calls may spend waiting (`assignmentTimeout`).
-            fail_on_data_loss: whether a loss ends the query.
+            fail_on_data_loss: whether a loss makes the query fail.
             clock: returns seconds, monotonic.
         """
         self._joining = joining
@@ -99,7 +99,7 @@ class Session:
         """Whether the run is being stopped, so that it must not join again. Any thread may set it."""
         self.begin_call()
 
-    # The state of the member and its ledger, as values that the consumer's thread replaces and never edits.
+    # The member's and the ledger's state, as values that the consumer's thread replaces and never edits.
 
     @property
     def assignment(self) -> Assignment:
@@ -108,7 +108,7 @@ class Session:
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """The next offset to plan of each partition that new plans may include."""
+        """The next offset to plan in each partition that new plans may include."""
         return self.ledger.positions if self.has_joined else NOTHING
 
     @property
@@ -117,11 +117,11 @@ class Session:
         return self.ledger.held if self.has_joined else NOTHING
 
     def is_closed(self, plan: int) -> bool:
-        """Return whether the claims of a plan were closed after a report that it is durable."""
+        """Return whether a plan's claims were closed after the plan was reported as durable."""
         return self.has_joined and self.ledger.closed >= plan
 
     def cannot_close(self, plan: int) -> bool:
-        """Return whether this run can no longer close a plan's claims, because its member has ended or the group has refused."""
+        """Return whether this run can no longer close a plan's claims, because its member has failed or the group refused."""
         if not self.has_joined:
             return False
         has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}
@@ -129,7 +129,7 @@ class Session:
 
     @property
     def leaves_nothing_claimed(self) -> bool:
-        """Whether this run has left, and the group shows all claims of its plans as done. False for a run that has not joined."""
+        """Whether this run has left and the group's records show all its plans as done. False for a run that has not joined."""
         return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:
@@ -150,7 +150,7 @@ class Session:
     def begin_call(self) -> None:
         """Start a new deadline of `assignmentTimeout`, which all steps of one of Spark's calls share."""
         self.deadline = Deadline(self._patience_s, clock=self._clock)
-        """Until when the current call waits, and repeats steps that fail."""
+        """How long the current call may wait and retry failing steps."""
 
     def step_deadline(self) -> Deadline:
         """Return the deadline for repeating a step that begins now: the call's deadline, but at least `STEP_S` from now."""
@@ -164,11 +164,11 @@ class Session:
         self.as_member(stream, newest, lambda: None)
 
     def as_member(self, stream: Stream, newest: PlanOffset, steps: Callable[[], T]) -> T:
-        """Run the steps of a call as a member of the group, and repeat them as a new member after a commit without an answer.
+        """Run a call's steps as a member of the group, and repeat them as a new member after a commit that got no answer.
 
         Args:
             stream: the stream as its checkpoint describes it.
-            newest: the newest offset of the checkpoint.
+            newest: the newest offset in the checkpoint.
             steps: runs the steps, which must be safe to repeat.
 
         Raises:
@@ -195,12 +195,12 @@ class Session:
                     "this driver leaves the group and joins it as a new member, because a commit got no answer: %s", reason
                 )
             # The commit may still be on its way. If it arrived after the next claim, it would undo that claim. Reading the
-            # commits back would not show it, but brokers refuse it once its member has left the group.
+            # commits back would not reveal it, but brokers refuse it once its member has left the group.
             self._joining.leave()
             self._has_left = True
 
     def _join(self, stream: Stream, newest: PlanOffset) -> None:
-        """Join the group, unless this run is a member of it."""
+        """Join the group unless this run is already a member."""
         if self.has_joined and not self._has_left:
             return
         self.member, self.ledger = self._joining.join(stream, newest, self.deadline)
@@ -213,19 +213,19 @@ class Session:
     # Steps of the ledger.
 
     def once(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a step of the ledger once, on the consumer's thread.
+        """Run a ledger step once, on the consumer's thread.
 
         Raises:
-            GroupKafkaError: the error of the step, or the error that ended the member.
+            GroupKafkaError: the step's error, or the error with which the member failed.
         """
         return self.member.call(lambda: step(self.ledger, *args, **kwargs))
 
     def step(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a step of the ledger on the consumer's thread, and repeat it after errors that allow that.
+        """Run a ledger step on the consumer's thread, and retry it after errors that allow that.
 
         Raises:
             DataLossError: the step would commit for a deleted topic, and `failOnDataLoss` is true.
-            GroupKafkaError: an error that is not retriable, that ended the member, or that remained at the deadline.
+            GroupKafkaError: an error that is not retriable, that made the member fail, or that persisted until the deadline.
         """
         deadline = self.step_deadline()
         while True:
@@ -263,7 +263,7 @@ class Session:
     def _prepare_retry(self, error: GroupKafkaError, deadline: Deadline) -> Action:
         """Act on a step's error, and wait a moment before the step is repeated. Raise the error if it must not be repeated."""
         action = action_after(error)
-        # Every later step raises the error that ended the member, even if it is a retriable one.
+        # Every later step raises the error with which the member failed, even if that is retriable.
         if action in {Action.REJOIN, Action.END} or error is self.member.failure:
             raise error
         if action is Action.GIVE_UP_TOPIC:
@@ -276,13 +276,13 @@ class Session:
         return action
 
     def _without_deleted(self, stream: Stream) -> Stream:
-        """Return the stream without ranges of deleted topics. Raise or warn because of these ranges."""
+        """Return the stream without ranges in deleted topics. Raise or warn about these ranges."""
         losses = self._loss_watch.deleted_ranges(stream)
         self._refuse_or_warn(losses)
         return without(stream, {loss.partition for loss in losses})
 
     def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
-        """Raise `DataLossError` with `failOnDataLoss=true`, or else warn of each loss once."""
+        """Raise `DataLossError` if `failOnDataLoss=true`, otherwise warn about each loss once."""
         if losses and self._fail_on_data_loss:
             # The query commits again before it ends, and brokers accept no commit for a deleted topic.
             self._give_up(losses)
@@ -291,5 +291,5 @@ class Session:
 
     def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
         """Forget the partitions of deleted topics, so that nothing is committed for them."""
-        # Giving up a deleted topic sends no commit, so there is no error after which to repeat.
+        # Giving up a deleted topic sends no commit, so there is no error to retry.
         self.once(Ledger.continue_after, [loss for loss in losses if loss.cause is Cause.DELETED])

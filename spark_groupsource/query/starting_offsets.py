@@ -1,4 +1,4 @@
-"""Finds the starting offset of partitions without a commit, from the options that were set when the stream began."""
+"""Finds the starting offsets for partitions without a commit, from the options that were set when the stream began."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASK_FOR_COMMITS_EVERY_S = 30.0
 class StartingOffsets:
     """Returns the starting offsets of partitions without a commit.
 
-    These are the offsets that the options named when the stream began. Partitions that were added later start at their beginning.
+    The options gave these offsets when the stream began. Partitions that were added later are read from their beginning.
 
     Used on the runner's main thread. The survey's threads only call the object itself.
     """
@@ -53,13 +53,13 @@ class StartingOffsets:
         self._found: dict[TopicPartition, int] = {}
         """Starting offsets that this run has found. Several threads add to it, and the first answer for a partition is kept."""
         self._needed: set[TopicPartition] = set()
-        """The partitions that the stream has not owned yet, and without a commit in the group when it was last checked."""
+        """The partitions that the stream has not owned yet and that had no commit in the group at the last check."""
         self._ask_at = -math.inf
         self._is_new = False
         """Whether the stream has not planned yet. Then a start that cannot be found is a mistake in the options."""
 
     def for_new_stream(self, partitions: Collection[TopicPartition]) -> Starts:
-        """Return where these partitions start in a stream that begins now, except those that start at their beginning.
+        """Return where these partitions start in a new stream, except those that are read from their beginning.
 
         If a leader does not answer within a few seconds, the start stays as the options describe it.
 
@@ -84,11 +84,11 @@ class StartingOffsets:
         return named | {partition: offset for partition, offset in found.items() if offset is not None}
 
     def begin(self, newest: PlanOffset) -> None:
-        """Load the starts that the newest offset of the checkpoint contains. Call it before the group is joined."""
+        """Load the starts from the checkpoint's newest offset. Call this before joining the group."""
         self._starts, self._ids = newest.start_of, newest.topics
         cluster = writable_cluster_id(self._topics.cluster_id())
         if newest.cluster is not None and cluster is not None and newest.cluster != cluster:
-            # Offsets and topic ids of another cluster are meaningless here, but times are still valid.
+            # Another cluster's offsets and topic ids are meaningless here, but times are still valid.
             self._starts = {
                 partition: start if isinstance(start, FromTime) else None for partition, start in self._starts.items()
             }
@@ -157,12 +157,12 @@ class StartingOffsets:
 
     @property
     def needed(self) -> Starts:
-        """The starts that the next plan must contain, unless their topic was created again."""
+        """The starts that the next plan must contain, unless their topic was recreated."""
         return {partition: self._start(partition) for partition in self._needed}
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """The ids that topics had when the stream began, as far as they are known."""
+        """The topics' ids when the stream began, where known."""
         return self._ids
 
     @property

@@ -1,8 +1,8 @@
 """Leaves ranges out of a replayed plan if the query no longer subscribes to their topics.
 
-The plan was logged with another `subscribe` or `subscribePattern`. If the query had claimed such a range, it still reads the
-range. If it had not, it cannot claim the range now, because the group no longer assigns it partitions of that topic. Without
-these rules such a checkpoint could not be used again.
+The plan was logged with a different `subscribe` or `subscribePattern`. A range that the query had already claimed is still read.
+Any other range cannot be claimed now, because the group no longer assigns that topic's partitions to the query. Without these
+rules such a checkpoint could never be used again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def without_refused(
     owned: Collection[TopicPartition],
     subscribed: Callable[[str], bool],
 ) -> Stream:
-    """Return the stream without ranges of unsubscribed topics whose commits this user may not read.
+    """Return the stream without ranges in unsubscribed topics whose commits this user may not read.
 
     The user may not read the records of these topics either.
 
@@ -62,7 +62,7 @@ def without_refused(
 def without_waiting(
     stream: Stream, waiting: Collection[TopicPartition], *, subscribed: Callable[[str], bool], patience_ms: int
 ) -> Stream:
-    """Return the stream without ranges of unsubscribed topics that no member has adopted within `assignmentTimeout`.
+    """Return the stream without ranges in unsubscribed topics that no member has adopted within `assignmentTimeout`.
 
     The wait allows for another driver on the same checkpoint that still has the old subscription. It could claim such a range
     until its session times out. After that no driver can, because only the run that made a plan may claim its ranges.
@@ -87,7 +87,7 @@ def without_waiting(
 
 
 def with_ranges(stream: Stream, partitions: Collection[TopicPartition], most: int = 5) -> str:
-    """Return a text that lists up to `most` of these partitions, each with its ranges in the stream's plan."""
+    """List up to `most` of these partitions as text, each with its ranges in the stream's plan."""
     named = (
         f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
         for partition in sorted(partitions)

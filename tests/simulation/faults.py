@@ -1,4 +1,4 @@
-"""Faults to seed: each is one mistake that the hand-off could have, and that the simulation has to notice.
+"""Faults to seed: each is a mistake that the hand-off could make and that the simulation must detect.
 
 A fault replaces one of the rules that the ledger uses, or one step of the ledger or of the world; everything else stays real.
 """

@@ -1,1 +1,1 @@
-"""What tests use: programs, topics, records, logins, waiting. No test is here."""
+"""Helpers for tests: programs, topics, records, logins, waiting. This package has no tests."""

@@ -1,4 +1,4 @@
-"""A broker that advertises an address of the test's choice, and addresses that nobody reaches."""
+"""A broker that advertises an address chosen by the test, and addresses that cannot be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of `groupkafka check` know, without a broker."""
+"""Inputs for the steps of `groupkafka check`, without a broker."""
 
 from __future__ import annotations
 

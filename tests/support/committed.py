@@ -1,4 +1,4 @@
-"""What a reader of committed records finds in topics."""
+"""Reads topics as a `read_committed` consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain consumers: what they get, and what they commit."""
+"""Plain Kafka consumers, for checks of what they receive and commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def commit(consumer: Consumer, topic: str, partition: int, offset: int, metadata
 
 
 def commit_as_another_client(cluster: Cluster, group: str, topic: str, offset: int, metadata: str = "") -> None:
-    """Commit for partition 0 while the group has no member: any client may."""
+    """Commit for partition 0 while the group has no members, which any client may do."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     commit(consumer, topic, 0, offset, metadata)
     consumer.close()
@@ -77,7 +77,7 @@ def records_for_a_plain_consumer(bootstrap_servers: str, group: str, topic: str,
 
 
 class Plain:
-    """A consumer that is polled on a thread of its own, and commits nothing."""
+    """A consumer that is polled on its own thread and commits nothing."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.owned = 0

@@ -1,4 +1,4 @@
-"""What the tests of readers share: rows and offsets of a range, and records that are deleted."""
+"""Helpers shared by the reader tests: a range's rows and offsets, and deleted records."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def delete_topic(admin: AdminClient, topic: str) -> None:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> str:
-    """Return the warnings, but those of librdkafka: a client that another test has left writes some, too."""
+    """Return the warnings except librdkafka's, because a client left over from another test may log some too."""
     ours = (record for record in caplog.records if not record.name.endswith("librdkafka"))
     warned = (record for record in ours if record.levelno == logging.WARNING)
     return "\n".join(record.getMessage() for record in warned)

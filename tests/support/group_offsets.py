@@ -1,4 +1,4 @@
-"""What an outsider sees of a group: its committed offsets and its lag."""
+"""A group's committed offsets and lag, as other clients see them."""
 
 from __future__ import annotations
 

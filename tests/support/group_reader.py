@@ -9,7 +9,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 class NothingHeld:
-    """An `evidence.GroupReader` that must not be asked."""
+    """An `evidence.GroupReader` that must not be called."""
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         raise AssertionError("a range is held")

@@ -13,7 +13,7 @@ A = TypeVar("A")
 
 
 class HeldQuestions(Questions[Q, A]):
-    """A question waits until somebody answers it. No thread is started."""
+    """Holds each question until the test answers it. Starts no threads."""
 
     def __init__(self, find_out: Callable[[Q], A]) -> None:
         super().__init__(find_out, thread="never started")

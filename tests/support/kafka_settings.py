@@ -1,4 +1,4 @@
-"""What the tests of Kafka client settings share: the clients' own verdict, and the beginnings of common settings."""
+"""Helpers shared by the tests of Kafka client settings: the clients' own verdict, and prefixes of common settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of options share: the fewest options, some with a password, and the text of a refusal."""
+"""Helpers shared by the option tests: minimal options, options with a password, and the message of a refusal."""
 
 from __future__ import annotations
 

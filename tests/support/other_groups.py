@@ -1,4 +1,4 @@
-"""Groups that are no consumer groups, each made by a member of its kind.
+"""Groups that are not consumer groups, each created by a member of its own kind.
 
 librdkafka has no such members. So a socket sends their requests to the only node of a cluster: heartbeats of a share group
 (KIP-932) and of a streams group (KIP-1071), and what a worker of Kafka Connect joins its group with.

@@ -1,4 +1,4 @@
-"""The programs and the commands in the pages, with the addresses of a test's own servers."""
+"""The programs and commands on the pages, with the addresses of the test's own servers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def replaced(text: str, instead: Mapping[str, str], most: float = math.inf) -> s
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return the blocks of code that a page has in a language."""
+    """Return a page's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def program(page: str, name: str, instead: Mapping[str, str]) -> str:
-    """Return the program `name` of a page, with some texts replaced."""
+    """Return the program `name` from a page, with some texts replaced."""
     (code,) = (block for block in blocks(page, "python") if block.startswith(f"# {name}\n"))
     return replaced(code, instead)
 

@@ -1,4 +1,4 @@
-"""One query twice: over Spark's own Kafka source and over this one, on the same topics and with the same options."""
+"""Runs the same query over Spark's own Kafka source and over this one, on the same topics and with the same options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pair:
             one.start(**trigger)
 
     def finish(self) -> None:
-        """Wait until both have ended by themselves."""
+        """Wait until both have ended on their own."""
         for one in (self.theirs, self.ours):
             one.finish()
 
@@ -47,12 +47,12 @@ class Pair:
             one.stop()
 
     def until_rows(self, count: int) -> None:
-        """Wait until both have so many rows."""
+        """Wait until both have this many rows."""
         for one in (self.theirs, self.ours):
             one.until_rows(count)
 
     def until_reported(self, count: int) -> None:
-        """Wait until the progress of both has so many rows."""
+        """Wait until both have reported this many rows in their progress."""
         for one in (self.theirs, self.ours):
             until(lambda one=one: sum(sizes(one)) >= count, f"{count} rows in the progress", timeout_s=180)  # type: ignore[misc]
 
@@ -69,7 +69,7 @@ class Pair:
         return sizes(self.ours)
 
     def failures(self, **trigger: Any) -> tuple[str, str]:
-        """Start both, which have to fail, and return their messages."""
+        """Start both, which must fail, and return their error messages."""
         self.start(**(trigger or {"availableNow": True}))
         return self.theirs.failure(), self.ours.failure()
 

@@ -37,7 +37,7 @@ def driver_jvm(mark: str) -> int:
 
 
 def has_ended(process: int) -> bool:
-    """Return whether a process has ended; its parent may not have noticed yet."""
+    """Return whether a process has ended, even if its parent has not reaped it yet."""
     try:
         # The name of the program, in parentheses, may have spaces.
         return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"

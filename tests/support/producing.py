@@ -1,4 +1,4 @@
-"""Sending records: to partitions that the producer may not know yet, and all the time while a test runs."""
+"""Sends records, to partitions that the producer may not know yet, or continuously while a test runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Delivered = Callable[[KafkaError | None, Message], None]
 
 
 def numbered(count: int, start: int = 0) -> list[tuple[bytes, bytes]]:
-    """Return keys and values of so many records, each with its number."""
+    """Return keys and values for this many numbered records."""
     return [(b"k%d" % number, b"v%d" % number) for number in range(start, start + count)]
 
 

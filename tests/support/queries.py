@@ -112,7 +112,7 @@ class Pipeline:
         return self.rows()
 
     def finish(self) -> None:
-        """Wait until the query has ended by itself, and raise its error."""
+        """Wait until the query ends on its own, and raise its error."""
         try:
             self.running.awaitTermination()
         except StreamingQueryException as error:
@@ -131,13 +131,13 @@ class Pipeline:
         self.query = None
 
     def frame(self) -> DataFrame:
-        """Return what the sink has committed."""
+        """Return the rows that the sink has committed."""
         files = [str(file) for file in committed_files(self.folder / "out")]
         schema = self.load().schema
         return self.spark.read.schema(schema).parquet(*files) if files else self.spark.createDataFrame([], schema)
 
     def rows(self) -> list[Row]:
-        """Return all rows that the sink has committed, in no order."""
+        """Return all rows that the sink has committed, in no particular order."""
         return self.frame().collect()
 
     def offsets(self) -> list[tuple[int, int]]:
@@ -167,7 +167,7 @@ class Pipeline:
 
 
 class Queries:
-    """Makes pipelines in folders of their own."""
+    """Makes pipelines, each in its own folder."""
 
     def __init__(self, spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
         self._spark = spark

@@ -1,4 +1,4 @@
-"""Sets quotas of clients at a broker: confluent-kafka has no such call, and Kafka's own tool starts a JVM."""
+"""Sets client quotas on a broker, because confluent-kafka has no such call and Kafka's own tool starts a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus would see."""
+"""Metrics as Prometheus would scrape them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query of the sink without Spark: its tasks and its driver, one by one."""
+"""A sink query without Spark, whose tasks and driver run step by step."""
 
 from __future__ import annotations
 

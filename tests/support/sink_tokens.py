@@ -1,4 +1,4 @@
-"""Tokens of one query of the sink, for tests of what is decided from them."""
+"""Tokens of a single sink query, for tests of the decisions based on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROWS = Written(10, 0xABC)
 
 
 def token(batch: int) -> Token:
-    """Return what a task has written last."""
+    """Return the token for a task's last write."""
     return Token(QUERY, batch, ROWS, RUN)
 
 

@@ -1,4 +1,4 @@
-"""Processes of Spark that a test starts: a standalone cluster, a Connect server, and programs that use them.
+"""Spark processes that tests start: a standalone cluster, a Connect server, and programs that use them.
 
 All of it listens on 127.0.0.1, and ends with the process that runs the tests, even if that is killed.
 """
@@ -77,7 +77,7 @@ class SparkProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether it has ended on its own."""
         return self._watcher.poll() is not None
 
     def terminate(self) -> None:

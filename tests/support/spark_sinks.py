@@ -16,7 +16,7 @@ from tests.support.committed import read_committed
 
 
 class Sink:
-    """A query into this sink, which is run again and again on one checkpoint."""
+    """A query into this sink, which is run repeatedly on the same checkpoint."""
 
     def __init__(self, cluster: Cluster, target: str, checkpoint: Path) -> None:
         self.cluster, self.target, self.checkpoint = cluster, target, checkpoint
@@ -59,7 +59,7 @@ class Sink:
         return sum(ends(self.cluster, self.target, IsolationLevel.READ_UNCOMMITTED).values())
 
     def written_ahead(self) -> int:
-        """Return how many records are in the topic that readers of committed records do not see yet."""
+        """Return how many records in the topic are not yet visible to `read_committed` consumers."""
         return sum(hidden(self.cluster, self.target).values())
 
 

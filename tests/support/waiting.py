@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a limit that a slow machine keeps."""
+"""Waits for a condition, with a time limit that even a slow machine meets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = GENEROU
 
 
 def in_background(step: Callable[[], object]) -> threading.Thread:
-    """Start a step on a thread of its own."""
+    """Start a step on its own thread."""
     thread = threading.Thread(target=step)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""Logs of a broker that are written by hand: record formats and batches that no client of today writes."""
+"""Broker logs written by hand, with record formats and batches that current clients no longer write."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def alive(
 
     Args:
         commits: The records of every partition that this member subscribes to. It could not adopt any other.
-        owned: The partitions that this member has adopted.
+        owned: The partitions that this member has, whether or not it has adopted them yet.
         abandoned: Partitions whose record was written by a member that is known to have left the group.
     """
     return frozenset(

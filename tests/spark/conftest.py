@@ -55,6 +55,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         # How long a query with nothing to read pauses. After Spark's 10 ms it would ask its runner again all the time.
         .config("spark.sql.streaming.pollingDelay", "100ms")
+        # A machine that stands still for 15 s, Spark's default, would end a query whose Python process has just connected.
+        .config("spark.python.authenticate.socketTimeout", "2m")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.streaming.stopTimeout", "60s")
         .getOrCreate()

@@ -32,16 +32,7 @@ _DROP = 0x1 | 0x2
 
 
 class NativeProducer(NativeClient):
-    """A `Producer` that calls librdkafka directly.
-
-    Args:
-        client: The finished settings.
-        topic: The topic for rows that do not name one.
-
-    Raises:
-        OptionError: librdkafka refuses the settings.
-        AuthenticationFailed: `kafka.oauth_cb` returns no token.
-    """
+    """A `Producer` that calls librdkafka directly. Its arguments and errors are those of `pure_producer.make_producer`."""
 
     def __init__(self, client: Mapping[str, str], topic: str | None) -> None:
         both = load_libraries()

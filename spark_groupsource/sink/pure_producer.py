@@ -52,16 +52,7 @@ class _Row(NamedTuple):
 
 
 class PureProducer:
-    """A `Producer` that uses confluent-kafka.
-
-    Args:
-        client: The finished settings.
-        topic: The topic for rows that do not name one.
-
-    Raises:
-        OptionError: librdkafka refuses the settings.
-        AuthenticationFailed: `kafka.oauth_cb` returns no token.
-    """
+    """A `Producer` that uses confluent-kafka. Its arguments and errors are those of `make_producer`."""
 
     def __init__(self, client: Mapping[str, str], topic: str | None) -> None:
         errors: dict[int, KafkaError] = {}

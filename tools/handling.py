@@ -59,12 +59,12 @@ class Case(NamedTuple):
     done: Handling
 
 
-ENDS, AT_ONCE = "ends", "immediately"
+ENDS, AT_ONCE = "fails", "immediately"
 REFUSED_LOGIN = "a refused login or certificate"
 
 OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
-        Handling(ENDS, "9 to 15 s", None, "no answer to the first requests of a start"),
+        Handling(ENDS, "9 to 15 s", None, "no answer to the first requests after a start"),
         Handling(
             "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later request, or any other error"
         ),
@@ -89,7 +89,7 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         ),
         Handling("retries", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader does not answer a batch read"),
     ),
-    AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
+    AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group assigns nothing"),),
     ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member takes over a partition that must be read"),),
     GenerationChanged: (
         Handling("takes part in the rebalance and commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
@@ -106,15 +106,15 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "interval (5 s)",
         ),
     ),
-    CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
+    CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other response to a commit"),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
     AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
-    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or a group of Kafka Connect"),),
+    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or a Kafka Connect group"),),
     TopicNotFound: (
-        Handling("at the start: ends. Later: gives up the partitions, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
+        Handling("at the start: fails. Later: gives up the partitions, or fails with `DataLossError`", AT_ONCE, "failOnDataLoss"),
     ),
     MemberFenced: (
-        Handling("at the start with `kafka.group.protocol=consumer`: joins again. Otherwise: ends", "2 min", "assignmentTimeout"),
+        Handling("at the start with `kafka.group.protocol=consumer`: joins again. Otherwise: fails", "2 min", "assignmentTimeout"),
     ),
     MembershipError: (
         Handling(ENDS, AT_ONCE, None),
@@ -133,18 +133,18 @@ option's time is over. The first requests of a start have `FIRST_TIMEOUTS_S` for
 OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling("sends its rows again", "2 min, each row", "kafka.delivery.timeout.ms"),
-        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, in answer to a step of its transaction"),
+        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, in response to a step of its transaction"),
         Handling(
             "repeats the request",
-            f"{GROUP_OFFSETS_S:.0f} s; without the option `topic` a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
+            f"{GROUP_OFFSETS_S:.0f} s; without the `topic` option a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
             None,
-            "the same, in answer to a request for what the task has already written",
+            "the same, in response to a request for what the task has already written",
         ),
     ),
     SinkError: (
         Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other error"),
         Handling(
-            "ends with the error that made its transaction fail",
+            "fails with the error that made its transaction fail",
             AT_ONCE,
             None,
             ", ".join([*names_of_codes(PURGED), "purged rows"]),

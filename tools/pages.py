@@ -27,9 +27,9 @@ BROKER_CODES = DOCS / "broker-codes.md"
 SINK = DOCS / "sink.md"
 
 TROUBLE_HEAD = "| what a broker or librdkafka reports | the query | for how long | then |\n|---|---|---|---|\n"
-TASKS_HEAD = TROUBLE_HEAD.replace("the query", "a task of the sink")
-AT_ONCE_HEAD = "These end a query immediately:\n\n"
-TASKS_AT_ONCE_HEAD = AT_ONCE_HEAD.replace("a query", "a task of the sink")
+TASKS_HEAD = TROUBLE_HEAD.replace("the query", "the sink task")
+AT_ONCE_HEAD = "These make a query fail immediately:\n\n"
+TASKS_AT_ONCE_HEAD = AT_ONCE_HEAD.replace("a query", "a sink task")
 SINK_HEAD = "| option | default | meaning |\n|---|---|---|\n"
 METRICS_HEAD = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 

@@ -163,7 +163,7 @@ def test_what_the_group_has_committed_is_replaced_only_on_request(
 @pytest.mark.parametrize(
     ("offset", "metadata", "said"),
     [
-        (CLAIMED.offset, CLAIMED.metadata(), "have claimed ranges of {}-0"),
+        (CLAIMED.offset, CLAIMED.metadata(), "have claimed ranges in {}-0"),
         (
             2,
             '{"v":5,"s":"alpha"}',

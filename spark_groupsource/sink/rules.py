@@ -209,7 +209,7 @@ def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
 
 def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> WrittenElsewhere:
     rows, places = _rows_elsewhere(batch, elsewhere)
-    part = "all" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "a part"
+    part = "all" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "part"
     return WrittenElsewhere(
         f"{task}: the query is about to write micro-batch {batch}, but {part} of it, {rows} rows, was written with {places}. "
         "transactionalIdPrefix or topic was changed while this micro-batch was half written. This task has written nothing. "

@@ -203,7 +203,7 @@ def test_a_name_that_is_changed_in_a_micro_batch(query: Query, topic: MakeTopic,
     tasks = [["a"], ["b"]]
     for number, rows in enumerate(tasks):
         # Whichever comes first: nothing is written under the new name.
-        with pytest.raises(WrittenElsewhere, match=r"(?s)a part of it, 1 rows.*This task has 1 rows") as refused:
+        with pytest.raises(WrittenElsewhere, match=r"(?s)but part of it, 1 rows.*This task now has 1 rows") as refused:
             renamed.write(batch, rows, number, run=LATER_RUN)
     assert there(renamed)["b"] == 0
     assert f"transactionalIdPrefix {query.names.prefix}, topic {query.topic}" in str(refused.value)

@@ -78,7 +78,7 @@ class LastingAdmin:
         try:
             self.client = make_admin_client(self._settings, self._last_error)
         except GroupKafkaError as failed:
-            log.info("a new client cannot be made, so the old one is still used: %s", failed)
+            log.info("a new client cannot be created, so the old one is still used: %s", failed)
 
 
 def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
@@ -101,7 +101,7 @@ def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
         brokers = admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
         if not brokers:
             raise BrokerUnavailable(
-                "The cluster lists no broker, perhaps because its only broker has just started. Nothing was changed. Try again."
+                "The cluster lists no brokers, perhaps because its only broker has just started. Nothing was changed. Try again."
             )
         resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
         (answer,) = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()

@@ -105,7 +105,7 @@ def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
     return error.code() in MEMBER_ERRORS and not (has_joined and error.code() in _FINAL_ONLY_AT_THE_START)
 
 
-_PROTOCOL = "The brokers do not support kafka.group.protocol=consumer, which takes Kafka 4.0. Set it to classic."
+_PROTOCOL = "The brokers do not support kafka.group.protocol=consumer, which requires Kafka 4.0. Set it to classic."
 
 TO_MOVE_A_GROUP = (
     "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Only members with "
@@ -114,21 +114,22 @@ TO_MOVE_A_GROUP = (
 )
 """How to move a group to the KIP-848 protocol if the brokers cannot convert its classic members' assignor."""
 
-_COORDINATORS_LOG = "Only the log of the group's coordinator shows the reason; `groupkafka describe` shows which broker that is."
+_COORDINATORS_LOG = "Only the coordinator's log has the reason; `groupkafka describe` shows which broker is the coordinator."
 
 _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need a common assignor, but this one does not offer the "
-    "assignor of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them "
+    "other members' assignor. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them "
     "first.",
     KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session.timeout.ms (45000 by default) is outside the brokers' bounds, "
     "group.min.session.timeout.ms and group.max.session.timeout.ms. `groupkafka check` shows them. Set a value between them.",
-    KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers allow in group.max.size "
-    "(group.consumer.max.size with kafka.group.protocol=consumer). Stop another member (`groupkafka describe` shows them), or "
-    "raise that setting. A member that was killed counts until its session ends (45 s by default): restart this query then.",
+    KafkaError.GROUP_MAX_SIZE_REACHED: "The group already has as many members as the brokers' group.max.size "
+    "(group.consumer.max.size with kafka.group.protocol=consumer) allows. Stop another member (`groupkafka describe` shows "
+    "them), or raise that setting. A member that was killed counts until its session expires (45 s by default): restart this "
+    "query after that.",
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
     KafkaError.GROUP_ID_NOT_FOUND: "The group has members of the classic protocol, and the brokers cannot move it to "
-    "kafka.group.protocol=consumer while they run, usually because their assignor is cooperative-sticky, the default. "
+    "kafka.group.protocol=consumer while they are running, usually because their assignor is cooperative-sticky, the default. "
     f"{TO_MOVE_A_GROUP} If their assignor is already range, the brokers' group.consumer.migration.policy may forbid the move.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
     KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers interpret it, "
@@ -148,7 +149,7 @@ _COMMIT_ADVICE: Mapping[int, str] = {
 
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
-    MembershipError: "No record is lost: once the query may join, it continues from its checkpoint.",
+    MembershipError: "No record is lost: once the query can join, it continues from its checkpoint.",
     MemberFenced: "Another running process uses the same kafka.group.instance.id. Give each query its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits and "

@@ -253,9 +253,9 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
     """
     text = without_environment(without_secrets(text, settings))
     if says_limit(text):
-        return limit_reached(f"A Kafka client cannot be made: {text}")
+        return limit_reached(f"A Kafka client cannot be created: {text}")
     advice = f". {_OLD_KEY_STORE}" if "PKCS#12" in text and "unsupported" in text else ""
-    return OptionError(f"The Kafka client refuses a setting: {text}{advice}")
+    return OptionError(f"The Kafka client rejects a setting: {text}{advice}")
 
 
 def diverging_offset(error: KafkaError) -> int | None:

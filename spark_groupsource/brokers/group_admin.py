@@ -184,7 +184,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"asking for the rights on group {group}"
+        doing = f"checking the permissions on group {group}"
         description = self._of_group(
             group,
             lambda: self._admin.describe_consumer_groups(
@@ -313,7 +313,7 @@ class GroupAdmin:
         if errors:
             written = sorted(offsets.keys() - errors.keys())
             if written:
-                doing += f" (committed are {listed(written)}; not committed are {listed(sorted(errors))})"
+                doing += f" (committed: {listed(written)}; not committed: {listed(sorted(errors))})"
             raise _not_written(errors[min(errors)], doing)
 
     def delete(self, group: str) -> None:
@@ -436,8 +436,8 @@ class GroupAdmin:
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
         return GroupActive(
-            f"{doing}: nothing was changed, because a member has joined, and now only members may commit. Stop the query or "
-            "consumer, and run the command again."
+            f"{doing}: nothing was changed, because a member has joined the group, and now only members can commit. Stop the "
+            "query or consumer, and run the command again."
         )
     advice = "The offsets may have been committed, or may be committed later. Check with `groupkafka describe`, and run the "
     advice += "command again."

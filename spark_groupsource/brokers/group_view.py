@@ -202,9 +202,9 @@ def refuse_active(view: GroupView) -> None:
         names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
         raise GroupActive(
             f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), so "
-            "its offsets still change, and brokers accept offsets only from members. Nothing was changed. Stop the queries and "
-            "other consumers of the group. A member that crashed, or a static member, stays in the group until its session ends. "
-            "`groupkafka describe` shows the members."
+            "its offsets can still change, and brokers accept offsets only from members. Nothing was changed. Stop the queries "
+            "and other consumers of the group. A member that crashed, or a static member, stays in the group until its session "
+            "expires. `groupkafka describe` shows the members."
         )
 
 
@@ -241,5 +241,5 @@ def of_new_kind(group: str, *, has_offsets: bool) -> NotAConsumerGroup:
         )
     return NotAConsumerGroup(
         f"The group {group!r} is a share group (KIP-932), or a streams group (KIP-1071) without committed offsets. Queries can "
-        f"only join consumer groups. {_INSTEAD} Kafka's own kafka-groups.sh --list shows the kind of each group."
+        f"only join consumer groups. {_INSTEAD} Kafka's own kafka-groups.sh --list shows every group's type."
     )

@@ -169,12 +169,12 @@ def _what_is_wrong(token: Token) -> str | None:
     if token.expiry <= time.time():
         return "the function returned a token that has already expired, according to its expiry (seconds since 1970)"
     if not isinstance(token.principal, str) or not token.principal.isprintable():
-        return "the third value that the function returned, the principal, must be a text without control characters"
+        return "the third value that the function returned, the principal, must be a string without control characters"
     if not isinstance(token.extensions, dict):
         return "the fourth value that the function returned, the extensions, must be a dict"
     for key, value in token.extensions.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key == _RESERVED_KEY:
             return "the names of the token's extensions must have only the letters A to Z and a to z, and must not be 'auth'"
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
-            return "the values of the token's extensions must be texts of visible ASCII characters and spaces"
+            return "the values of the token's extensions must be strings of visible ASCII characters and spaces"
     return None

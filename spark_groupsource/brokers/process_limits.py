@@ -74,14 +74,14 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
     limit = address_space()
     if limit is None:
         advice = (
-            "This process has no limit of its address space, so the machine or the container has run out of memory or processes. "
-            "Raise its memory limit, or its limit of processes (`ulimit -u`, the container's pids limit)."
+            "This process has no limit on its address space, so the machine or the container has run out of memory or "
+            "processes. Raise its memory limit, or its limit of processes (`ulimit -u`, the container's pids limit)."
         )
     else:
         setting, enough = next((_SET_BY[name] for name in _SET_BY if name in environment), ("`ulimit -v`", "2 GB"))
         advice = (
-            f"This process is limited to {limit >> 20} MB of address space ({setting}), and needs more. Set at least {enough}, "
-            "and more with many brokers or if your code needs memory. Or remove the limit."
+            f"This process is limited to {limit >> 20} MB of address space ({setting}), and needs more. Set the limit to at "
+            f"least {enough}, and to more if there are many brokers or your code needs memory. Or remove the limit."
         )
     return ProcessLimitReached(f"{failure}. Nothing is lost: a restarted query reads these records. {advice}")
 

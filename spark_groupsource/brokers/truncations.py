@@ -132,7 +132,7 @@ class Truncations:
             if silent_s >= self._patience_s:
                 raise BrokerUnavailable(
                     f"The leader of {partition} has not answered for {silent_s:.0f} s whether its log still has the records that "
-                    "the query read before. Nothing is lost. Check that its broker is running and that this driver can reach it, "
+                    "the query has read. Nothing is lost. Check that its broker is running and that this driver can reach it, "
                     "and that the query's user may read the topic."
                 )
 
@@ -179,8 +179,8 @@ class Truncations:
             consumer.close()
         if unknown := sorted(positions.keys() - found.keys()):
             log.warning(
-                "the leaders of %s do not answer whether their logs still have the records that the query read before (%s). The "
-                "query reads nothing from these partitions until they do. Whether records are lost is not known yet",
+                "the leaders of %s do not answer whether their logs still have the records that the query has read (%s). The "
+                "query reads nothing from these partitions until they do. It is not known yet whether records are lost",
                 listed(unknown),
                 listed(sorted({failed[partition].str() for partition in failed.keys() - found.keys()}))
                 or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",

@@ -37,9 +37,9 @@ class Checkpoint:
         found = self.files.query_id()
         if found is None:
             raise OptionError(
-                f"--checkpoint {without_password(self.location)}: there is no file named metadata with the id of a query. Use "
-                "the query's checkpointLocation. If the checkpoint was deleted, use --query: the id is in the names of the "
-                "query's groups (kafka-consumer-groups.sh --list), in Spark's log, and in the query's progress."
+                f"--checkpoint {without_password(self.location)}: there is no metadata file with a query's id. Use the query's "
+                "checkpointLocation. If the checkpoint was deleted, use --query: the id is in the names of the query's groups "
+                "(kafka-consumer-groups.sh --list), in Spark's log, and in the query's progress."
             )
         return found
 
@@ -54,8 +54,8 @@ class Checkpoint:
             offsets, commits = self.files.batches("offsets"), self.files.batches("commits")
         if not offsets and not commits:
             raise OptionError(
-                f"--checkpoint {without_password(self.location)}: this is not the checkpoint of a streaming query, which has the "
-                "folders offsets and commits with a file for each micro-batch. Use the query's checkpointLocation."
+                f"--checkpoint {without_password(self.location)}: this is not a streaming query's checkpoint, which has the "
+                "offsets and commits folders with a file for each micro-batch. Use the query's checkpointLocation."
             )
         last = last_batches(offsets, commits)
         return last, commits[last.committed].mtime

@@ -34,13 +34,13 @@ from spark_groupsource.cli.shared_options import client_settings, group_options,
 from spark_groupsource.cli.sink_groups import sink_lines
 
 IN_FLIGHT = """\
-in flight: a running query is processing the range in its micro-batch. There is nothing to do. \
+in flight: a running query is processing the range in its micro-batch. You do not need to do anything. \
 A query that was killed still counts as running until its session times out, after 45 s by default."""
 
 HELD = """\
 held: the query that claimed the range {reason}. \
 It may have written none, some or all of these records, so no other query reads them. Do one of these:
-  1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output \
+  1. Restart the query of that stream ({streams}) from its checkpoint. It reads the range, and every record reaches the output \
 once. This finds the checkpoint:
      grep -rl STREAM CHECKPOINT/offsets
   2. If the checkpoint was deleted, restart the running queries with heldClaims=reread. They read the range. \
@@ -114,7 +114,7 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
         print_sink(group, console)
         return
     if unread := other_format_lines(group.other_formats):
-        console.print(Text("This version cannot read these commit records, so it does not show the claims in them:"))
+        console.print(Text("This version cannot read these commit records, so it does not show their claims:"))
         for line in unread:
             console.print(Text(f"  {line}"))
         console.print()
@@ -129,7 +129,7 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
     print_table(_table(group, ranges, now, terminal=console.is_terminal), console)
     sizes = total(ranges)
     offsets = f"{count(sizes.in_flight, 'offset')} in flight, {sizes.held} held"
-    console.print(Text(f"group {name}, {group.state}: {count(len(ranges), 'range')} claimed and not confirmed, {offsets}"))
+    console.print(Text(f"group {name}, {group.state}: {count(len(ranges), 'range')} claimed but not confirmed, {offsets}"))
     for claimed in ranges:
         if claimed.finished_lag:
             line = f"{printable(str(claimed.partition))} {claimed.claim.range}: {finished_text(claimed)}"

@@ -34,7 +34,7 @@ QUIET_S = MARK_AGAIN_S + LONGEST_TRANSACTION_MS / 1000
 
 COST = """\
 Without these groups the sink cannot tell what the query has written. Delete them only if the query will never run again, and no
-query runs on a copy of its checkpoint, because a copy has the same id."""
+query uses a copy of its checkpoint, because a copy has the same id."""
 
 
 @click.command("clean-up")
@@ -87,13 +87,13 @@ def chosen_query(query: str | None, checkpoint: str | None) -> str:
         OptionError: Neither or both options are set, the id is malformed, or the checkpoint has no id.
     """
     if (query is None) == (checkpoint is None):
-        raise OptionError("Name the query with one of --query and --checkpoint.")
+        raise OptionError("Name the query with either --query or --checkpoint.")
     if checkpoint is not None:
         return Checkpoint(checkpoint).query_id()
     if query is None or not is_query(query):
         raise OptionError(
-            f"--query {query!r} is not the id of a query. An id looks like 5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5, and is in the "
-            "file metadata of the query's checkpoint."
+            f"--query {query!r} is not a query's id. An id looks like 5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5, and is in the "
+            "metadata file of the query's checkpoint."
         )
     return query
 
@@ -148,10 +148,10 @@ def refuse_running(query: str, groups: Iterable[GroupView], now: datetime) -> No
         newest = max(recent, key=lambda opener: opener.at)
         after = datetime.fromtimestamp(newest.at, timezone.utc) + timedelta(seconds=QUIET_S)
         raise GroupActive(
-            f"Nothing was deleted, because query {query} may still be running: process {newest.pid} on {newest.host} noted at "
-            f"{time_and_age(newest.at, now)} that it begins to write. While a query writes, its last note is at most "
-            f"{QUIET_S / 60:.0f} minutes old. Without its groups, a running query could write rows twice after a crash. Stop the "
-            f"query, and run this command again at {iso(after)} or later."
+            f"Nothing was deleted, because query {query} may still be running: process {newest.pid} on {newest.host} recorded at "
+            f"{time_and_age(newest.at, now)} that it was starting to write. While a query writes, its last such record is at "
+            f"most {QUIET_S / 60:.0f} minutes old. Without its groups, a running query could write rows twice after a crash. "
+            f"Stop the query, and run this command again at {iso(after)} or later."
         )
 
 
@@ -182,6 +182,6 @@ def print_left(query: str, left: Left, console: Console) -> None:
         console.print(Text(f"{count(len(left.groups), 'group')} of query {query}"))
         console.print(Text(COST))
     else:
-        console.print(Text(f"query {query} has left no group that this user may describe"))
+        console.print(Text(f"query {query} has no group left that this user may describe"))
     for group in left.others:
         console.print(Text(f"not deleted, because it holds offsets that the sink did not write: {printable(group)}"))

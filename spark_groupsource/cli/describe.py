@@ -186,7 +186,7 @@ def lag_and_claims(group: GroupView) -> str:
     """Describe the group's lag, and how many offsets are in flight and held."""
     read = read_part(group)
     if read is None:
-        return "no lag (the group belongs to the sink of a query)"
+        return "no lag (the group belongs to a query's sink)"
     sizes = total(claimed_in(group))
     return f"{lag_of(read)}, in flight {sizes.in_flight}, held {sizes.held}"
 
@@ -212,7 +212,7 @@ def _print_differences(group: GroupView, console: Console) -> None:
 def _print_claims(ranges: Sequence[Claimed], console: Console, now: datetime) -> None:
     if ranges:
         console.print()
-        console.print("claimed and not confirmed:")
+        console.print("claimed but not confirmed:")
         for claimed in ranges:
             console.print(Text(f"  {claim_line(claimed, now)}"))
         if any(claimed.kind == "held" for claimed in ranges):
@@ -222,7 +222,7 @@ def _print_claims(ranges: Sequence[Claimed], console: Console, now: datetime) ->
 def _print_other_formats(group: GroupView, console: Console) -> None:
     if lines := other_format_lines(group.other_formats):
         console.print()
-        console.print("commit records that this version cannot read, so it does not show the claims in them:")
+        console.print("commit records that this version cannot read, so it does not show their claims:")
         for line in lines:
             console.print(Text(f"  {line}"))
 

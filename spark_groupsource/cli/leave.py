@@ -32,7 +32,7 @@ Start the query with Spark's own source: format("kafka"), without kafka.group.id
   - a new checkpoint
   - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). With a new checkpoint the ids
     start at 0 again, and such a sink skips the ids that it already has
-Do not start a query of this group again."""
+Do not start a query in this group again."""
 
 
 @click.command()
@@ -42,7 +42,7 @@ Do not start a query of this group again."""
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="Only this topic. Can be repeated. Default: all topics of the group.",
+    help="Only this topic. Can be repeated. Default: all of the group's topics.",
 )
 @json_option
 def leave(bootstrap_server: str, group: str, command_config: Path | None, topics: tuple[str, ...], as_json: bool) -> None:
@@ -62,7 +62,7 @@ def leave(bootstrap_server: str, group: str, command_config: Path | None, topics
         return
     console = console_for(sys.stdout)
     for partition in leaving.without_commit:
-        console.print(Text(f"no committed offset, so it starts at its beginning: {printable(str(partition))}"))
+        console.print(Text(f"no committed offset, so it is read from the beginning: {printable(str(partition))}"))
     console.print(Text(NEXT))
     click.echo(starting_offsets(leaving.starts))
 
@@ -122,10 +122,10 @@ def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
     if chosen:
         lines = "".join(f"\n  {claimed.partition} {claimed.claim.range}: stream {claimed.claim.stream}" for claimed in chosen)
         raise OffsetsInTheWay(
-            f"Queries of the group {view.group} have claimed ranges and not confirmed them:{lines}\n"
-            "It is not known whether these records reached the output. Spark's own source would read them again, and everything "
-            "after them that is finished. Restart the query of each stream on its checkpoint with trigger(availableNow=True), so "
-            "that it finishes its ranges. Then run this command again. `groupkafka claims` shows how to find the checkpoint, and "
+            f"Queries in the group {view.group} have claimed ranges but have not confirmed them:{lines}\n"
+            "These records may or may not have reached the output. Spark's own source would read them again, and every finished "
+            "record after them. Restart the query of each stream from its checkpoint with trigger(availableNow=True), so that "
+            "it finishes its ranges. Then run this command again. `groupkafka claims` shows how to find the checkpoint, and "
             "what to do if it was deleted."
         )
 
@@ -148,10 +148,10 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
             wrong.append(f"\n  {found.partition}: offset {found.committed}, the log ends at {found.end}")
     if wrong:
         raise OffsetError(
-            f"The group {view.group} has committed offsets that do not belong to the logs:{''.join(wrong)}\n"
-            "A topic was deleted and created again, its log was truncated, or the offset was copied from another cluster. "
-            "Restart the queries of the group: they report what is lost, and with failOnDataLoss=false they continue in the new "
-            "log. Then run this command again."
+            f"The group {view.group} has committed offsets that do not match the logs:{''.join(wrong)}\n"
+            "A topic was deleted and recreated, its log was truncated, or the offset was copied from another cluster. Restart "
+            "the group's queries: they report what is lost, and with failOnDataLoss=false they continue in the new log. Then "
+            "run this command again."
         )
 
 

@@ -31,7 +31,7 @@ from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 STATE_STAYS = """\
-The old query keeps state (aggregation, deduplication, join). This state is not copied: the new query starts without any."""
+The old query keeps state (aggregation, deduplication, join). This state is not copied: the new query starts with no state."""
 
 STOP_FIRST = """\
 Stop the old query first. Spark's source joins no group, so this command cannot detect that the query is still running."""
@@ -57,7 +57,7 @@ Do not start the old query again."""
 @click.option(
     "--uncommitted",
     type=click.Choice(["reread", "skip"]),
-    help="What to do with the last micro-batch if it was not committed. Without this option that is an error.",
+    help="What to do with the last micro-batch if it was not committed. Without this option, the command fails.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the offsets that the group has already committed.")
 @execute_option
@@ -218,7 +218,7 @@ def _refuse_other_logs(
     if ahead:
         raise OffsetError(
             f"Nothing was changed. The checkpoint is ahead of the logs:{''.join(ahead)}\n"
-            "Either --bootstrap-server is not the cluster that the old query reads, or a topic was deleted and created again, or "
+            "Either --bootstrap-server is not the cluster that the old query reads, or a topic was deleted and recreated, or "
             "its log was truncated. Check --bootstrap-server. If it is right, start the old query: it reports what is lost, and "
             "with failOnDataLoss=false it continues. Then migrate."
         )
@@ -245,9 +245,9 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         )
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
-            f"Nothing was changed. Queries of the group {group} have claimed ranges of {', '.join(claimed)} and not confirmed "
-            "them (`groupkafka claims` lists them). Migrate into another group, and start the new query in that group. Or "
-            "restart the queries that have these claims, and migrate when nothing is claimed."
+            f"Nothing was changed. Queries in the group {group} have claimed ranges in {', '.join(claimed)} but have not "
+            "confirmed them (`groupkafka claims` lists them). Migrate into another group, and start the new query in that "
+            "group. Or restart the queries that have these claims, and migrate when nothing is claimed."
         )
     replaced = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
     if replaced and not overwrite:
@@ -320,12 +320,12 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
     console.print(Text(f"micro-batch  {last.committed}{committed}"))
     if last.planned != last.committed:
         fate = "read again" if migration.batch == last.committed else "skipped"
-        console.print(Text(f"             {last.planned} was begun but not committed: its records will be {fate}"))
+        console.print(Text(f"             {last.planned} was started but not committed: its records will be {fate}"))
     console.print(Text(f"group        {printable(migration.group)}"))
     console.print()
     print_moves(migration.resets, console)
     for partition in sorted(migration.added):
-        console.print(Text(f"added after the checkpoint, starts at its beginning: {printable(str(partition))}"))
+        console.print(Text(f"added after the checkpoint, so it is read from the beginning: {printable(str(partition))}"))
     for partition, lost in migration.expired.items():
         expired = f"{printable(str(partition))} {lost} {lost.size} offsets"
         fate = "the new query fails with this loss, unless you set failOnDataLoss=false"

@@ -27,7 +27,7 @@ _PARAGRAPH = 120
 SHORTEST = 4
 """The minimum number of characters from the member id that are added to names that would otherwise be equal."""
 
-DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
+DRY_RUN = "dry run: nothing was changed. Use --execute to make the change."
 """The last line that a command prints if it only showed what it would do."""
 
 NUMBERS = frozenset(

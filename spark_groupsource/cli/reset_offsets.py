@@ -40,7 +40,7 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 @click.option("--to-datetime", metavar="ISO8601", help="To the first record at or after this time. UTC if there is no zone.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest available one.")
 @execute_option
-@click.option("--drop-claims", is_flag=True, help="Reset partitions with unconfirmed claims, too, and delete these claims.")
+@click.option("--drop-claims", is_flag=True, help="Also reset partitions with unconfirmed claims, and delete these claims.")
 @json_option
 def reset_offsets(
     bootstrap_server: str,
@@ -120,7 +120,7 @@ def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_of
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) != 1:
-        wrong = f"{' and '.join(chosen)} exclude each other" if chosen else "The new offset is missing"
+        wrong = f"{' and '.join(chosen)} cannot be combined" if chosen else "The new offset is missing"
         raise OptionError(f"{wrong}. Use one of {', '.join(given)}.")
     if to_offset is not None:
         if to_offset < 0:
@@ -153,7 +153,7 @@ def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
     """
     name, colon, numbers = text.partition(":")
     if not TOPIC_NAME.fullmatch(name) or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
-        raise OptionError(f"--topic {text!r}: write the name of a topic, or a name with partitions such as orders:0,1.")
+        raise OptionError(f"--topic {text!r}: write a topic's name, or a name with partitions, such as orders:0,1.")
     return name, frozenset(map(int, numbers.split(","))) if colon else None
 
 
@@ -217,7 +217,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
         raise ClaimsInTheWay(
             f"Nothing was reset, because this version cannot read the formats of these commit records:{lines}\n"
             "A reset deletes any claims in them. Do one of these:\n"
-            "  1. Run this command in the version that wrote the records. It shows the claims, and what a reset would mean.\n"
+            "  1. Run this command with the version that wrote the records. It shows the claims, and what a reset would mean.\n"
             "  2. Use --drop-claims. Records that queries of that version have claimed but not confirmed may then be missing "
             "from the output, or duplicated."
         )
@@ -227,10 +227,10 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
             f"\n  {partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}" for partition, claim in claimed
         )
         raise ClaimsInTheWay(
-            f"Nothing was reset, because these ranges are claimed and not confirmed:{ranges}\n"
-            "A reset deletes the claims, so the queries of these streams skip the ranges after a restart. Only their checkpoints "
-            "show whether the records reached the output. Do one of these:\n"
-            "  1. Restart these queries. Reset when `groupkafka claims` lists nothing any more.\n"
+            f"Nothing was reset, because these ranges are claimed but not confirmed:{ranges}\n"
+            "A reset deletes the claims, so the queries of these streams skip the ranges after a restart. Only their "
+            "checkpoints show whether the records reached the output. Do one of these:\n"
+            "  1. Restart these queries. Reset when `groupkafka claims` no longer lists anything.\n"
             "  2. Use --drop-claims. If the records reached the output, those above the new offsets are duplicated. If not, "
             "those below the new offsets are missing."
         )

@@ -31,7 +31,7 @@ def topic_options(command: Command) -> Command:
 
 def query_options(command: Command) -> Command:
     """Add the options for a command about a query's sink: the brokers, the query, and a client settings file."""
-    query = click.option("--query", metavar="ID", help="The query's id, from the file metadata of its checkpoint.")
+    query = click.option("--query", metavar="ID", help="The query's id, from the metadata file in its checkpoint.")
     checkpoint = click.option(
         "--checkpoint", metavar="PATH", help="Instead of --query: the checkpointLocation, a path or a URI such as s3://..."
     )
@@ -72,9 +72,9 @@ def json_option(command: Command) -> Command:
 
 def execute_option(command: Command) -> Command:
     """Add the `--execute` option."""
-    return click.option("--execute", is_flag=True, help="Do it. Without this option the command only shows what it would do.")(
-        command
-    )
+    return click.option(
+        "--execute", is_flag=True, help="Make the change. Without this option, the command only shows what it would do."
+    )(command)
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:

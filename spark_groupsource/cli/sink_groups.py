@@ -15,7 +15,7 @@ from spark_groupsource.sink.names import reach_group
 from spark_groupsource.sink.token import kind_of, own_mark
 
 OF_A_SINK = (
-    'belongs to the sink of a query (writeStream.format("groupkafka")). Its offsets are not positions of a reader, so they have '
+    "belongs to a query's sink (writeStream.format(\"groupkafka\")). Its offsets are not a reader's positions, so they have "
     "no lag"
 )
 
@@ -83,7 +83,7 @@ def _text(group: str, seen: PartitionView) -> str | None:
     if kind_of(seen.metadata) != "mark":
         return None
     if (reach := reach_group(group)) is not None:
-        return f"a task with a number below {reach[1]} has begun to write"
+        return f"a task with a number below {reach[1]} has started to write"
     mark = own_mark(seen.metadata)
     if mark is None:
         return "a task may have a transaction open; this version cannot read which process runs it"

@@ -52,7 +52,7 @@ def last_batches(offsets: Collection[int], commits: Collection[int]) -> LastBatc
     if committed not in offsets:
         raise OffsetError(
             f"The checkpoint is incomplete: it has the file commits/{committed}, but not offsets/{committed}, so the offsets of "
-            "its last micro-batch are not known. Nothing was changed. Restore the missing file, or start the groupkafka query "
+            "its last micro-batch are unknown. Nothing was changed. Restore the missing file, or start the groupkafka query "
             "with startingOffsets."
         )
     return LastBatches(committed, max(offsets))
@@ -75,9 +75,9 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     first = last.committed + 1
     batches = f"Micro-batch {last.planned} was" if first == last.planned else f"Micro-batches {first} to {last.planned} were"
     raise UncommittedBatch(
-        f"{batches} begun but not committed, because the query was stopped in the middle. Its output may have all, some or none "
-        "of these records. Nothing was changed. Do one of these:\n"
-        "  1. Restart the old query on this checkpoint until it has finished them. With trigger(availableNow=True) it then "
+        f"{batches} started but not committed, because the query was stopped in the middle. Its output may have all, some or "
+        "none of these records. Nothing was changed. Do one of these:\n"
+        "  1. Restart the old query from this checkpoint until it has finished them. With trigger(availableNow=True), it then "
         "stops. Then migrate. No record is lost or duplicated.\n"
         "  2. Check which of these records the output has.\n"
         f"     None: use --uncommitted {REREAD}. The groupkafka query reads them.\n"
@@ -135,15 +135,15 @@ def _what_else(lines: Mapping[str, str]) -> str:
         if (group := _group_of_ours(line)) is not None:
             return (
                 f"This is the checkpoint of a groupkafka query in the consumer group {group!r}, so there is nothing to migrate. "
-                "To continue, start a groupkafka query on this checkpoint with kafka.group.id set to that group."
+                "To continue, start a groupkafka query from this checkpoint, with kafka.group.id set to that group."
             )
     if all(line == NO_OFFSET for line in lines.values()):
         return (
-            "The last micro-batch of the checkpoint has no offset of any source, so there is nothing to migrate. Start the "
+            "The checkpoint's last micro-batch has no offset from any source, so there is nothing to migrate. Start the "
             "groupkafka query with the old query's startingOffsets."
         )
     return (
-        "The checkpoint has no offsets of Spark's Kafka source, because its query reads from another source. Nothing was "
+        "The checkpoint has no offsets from Spark's Kafka source, because its query reads from another source. Nothing was "
         "changed. Check the path (--checkpoint)."
     )
 

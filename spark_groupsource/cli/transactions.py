@@ -22,22 +22,22 @@ from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS, TR
 from spark_groupsource.partition import listed
 
 ENDS = f"""\
-What ends an open transaction:
+How an open transaction is closed:
   1. If the query is running: each task commits when it has written its rows. Run this command again. If STABLE has moved, there
-     is nothing to do.
-  2. If the query has stopped: restart it on its checkpoint. Its first micro-batch aborts the transactions that it left open.
+     is nothing left to do.
+  2. If the query has stopped: restart it from its checkpoint. Its first micro-batch aborts the transactions that it left open.
   3. Or wait for the query's kafka.transaction.timeout.ms: {TRANSACTION_TIMEOUT_MS // 1000} s by default, and \
 {LONGEST_TRANSACTION_MS // 1000} s for a task that Spark has retried.
      Then the brokers abort the transaction. Its rows never become visible; the query writes them again after you restart it."""
 
 KAFKAS_OWN = """\
-Each task notes that it begins to write, and the note stays after its transaction has ended, so this list may be too long.
+Each task records that it is starting to write, and the record remains after its transaction, so this list may be too long.
 Kafka's own tool shows which transactions are open:
   kafka-transactions.sh --bootstrap-server {servers} list
   kafka-transactions.sh --bootstrap-server {servers} describe --transactional-id ID"""
 
 NOBODY = """\
-No task of a sink{prefix} has noted that it writes. Another producer has the transaction open, or this user may not describe
+No sink task{prefix} has recorded that it is writing. Another producer has the transaction open, or this user may not describe
 the sink's groups, so the brokers do not show them."""
 
 
@@ -147,10 +147,12 @@ def _print_openers(topic: str, found: Openers, prefix: str | None, console: Cons
     if not found.candidates:
         console.print(Text(NOBODY.format(prefix="" if prefix is None else f" with the prefix {printable(prefix)}")))
     if on_topic:
-        console.print("These tasks may have a transaction open, the newest first:")
+        console.print("These tasks may have a transaction open, newest first:")
         _print_candidates(on_topic, console, now)
     if elsewhere:
-        console.print("These tasks began with another topic. They have written to this one only if their rows name their topics:")
+        console.print(
+            "These tasks started with another topic. They have written to this one only if their rows name their topics:"
+        )
         _print_candidates(elsewhere, console, now)
     for group in found.unreadable:
         text = "written by another client or another version of this package, so this version cannot read it"
@@ -164,5 +166,5 @@ def _print_candidates(candidates: Sequence[Candidate], console: Console, now: da
         console.print(
             Text(f"    query {candidate.names.query}, run {candidate.run or 'not known'}, task {candidate.task}: {batch}")
         )
-        host, since = candidate.opener.host or "a host with no name", time_and_age(candidate.opener.at, now)
+        host, since = candidate.opener.host or "an unnamed host", time_and_age(candidate.opener.at, now)
         console.print(Text(f"    process {candidate.opener.pid} on {host}, since {since}"))

@@ -119,8 +119,8 @@ def warn_on_driver() -> None:
     if found.reason is not None:
         log.warning(
             "The driver's installation has no native reader: %s. Executors with the same installation use the %s reader. Its "
-            "rows are the same, except that header keys are cut off at the first NUL, but it is several times slower. To use the "
-            "native reader, on the driver and on every executor: %s.",
+            "rows are the same, except that header keys are truncated at the first NUL, but it is several times slower. To use "
+            "the native reader, on the driver and on every executor: %s.",
             found.reason,
             found.name,
             found.advice,
@@ -132,7 +132,7 @@ def _warn(reason: str, advice: str | None) -> None:
     """Warn, once per process and reason, that the pure Python reader reads the records."""
     log.warning(
         "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
-        "that header keys are cut off at the first NUL, but reading is several times slower. To use the native reader: %s.",
+        "that header keys are truncated at the first NUL, but reading is several times slower. To use the native reader: %s.",
         reason,
         advice,
     )

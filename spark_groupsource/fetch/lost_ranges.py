@@ -57,7 +57,7 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
         reason = f"the log starts at {bounds.low} (retention, delete-records, or a recreated topic)"
         found.append(LostRange(start, min(bounds.low, end), reason))
     if bounds.high < end:
-        reason = f"the log ends at {bounds.high} (a recreated topic, or records cut off by an unclean leader election)"
+        reason = f"the log ends at {bounds.high} (a recreated topic, or a log truncated by an unclean leader election)"
         # The part below the log start is already in the list.
         cut = LostRange(max(start, bounds.low, bounds.high), end, reason, is_cut=True)
         if cut.start < cut.end:
@@ -73,7 +73,7 @@ def cut_off(start: int, end: int, at: int) -> LostRange:
         end: The end, exclusive.
         at: The offset of such a record, or the offset at which the log was truncated.
     """
-    reason = f"the log was cut off at {at} or below, and now has other records there (an unclean leader election, or a "
+    reason = f"the log was truncated at {at} or below, and now has other records there (an unclean leader election, or a "
     return LostRange(start, end, reason + "restored disk)", is_cut=True)
 
 
@@ -107,7 +107,7 @@ def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
     if not found:
         return
     ranges = "; ".join(f"[{loss.start}, {loss.end}): {loss.reason}" for loss in found)
-    text = f"Records of {fetch_range.topic}-{fetch_range.partition} are lost, offsets {ranges}."
+    text = f"Records of {fetch_range.topic}-{fetch_range.partition} are lost: offsets {ranges}."
     if fail:
         raise DataLossError(f"{text} The task had to read {fetch_range}. To continue with the rest, set failOnDataLoss=false.")
     log.warning("%s The task had to read %s. It continues with the rest, because failOnDataLoss=false.", text, fetch_range)

@@ -71,7 +71,7 @@ class NativeBatches:
 def _warn_of_cut_keys() -> None:
     """Warn, once per process, that header keys are truncated at their first NUL."""
     log.warning(
-        "Header keys are cut off at their first NUL, because this package does not find the length of a key in this version of "
+        "Header keys are truncated at their first NUL, because this package cannot find a key's length in this version of "
         "librdkafka. Keys without a NUL are complete. To read the others, install a later version of spark-groupsource."
     )
 

@@ -83,8 +83,8 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
     except (SystemError, UnicodeDecodeError):
         raise SchemaError(
             f"{message.topic()}-{message.partition()}: the record at offset {message.offset()} has a header whose key is not "
-            "UTF-8. The query ends, because the pure Python reader cannot read such headers. The native reader can: install the "
-            "package with its native library on the executors, or read without headers."
+            "valid UTF-8. The query fails, because the pure Python reader cannot read such headers. The native reader can: "
+            "install the package with its native library on the executors, or read without headers."
         ) from None
     # The declared type also allows a dict, but only messages that have not been produced yet have one.
     return cast("list[tuple[str, bytes | None]] | None", headers or None)

@@ -91,7 +91,7 @@ def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: in
     if column is not None:
         raise SchemaError(
             f"{reading(fetch_range)}: a record before offset {next_offset} has no {column}, which the schema declares as NOT "
-            "NULL. Kafka allows such records, and the query ends at this one. Remove NOT NULL from the schema."
+            "NULL. Kafka allows such records, but the query fails on this one. Remove NOT NULL from the schema."
         )
 
 
@@ -340,7 +340,7 @@ class _Reading:
         self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
         if self._in_doubt:
             # The log has these offsets, so either its leader has moved, or the log was truncated and has grown again.
-            log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
+            log.warning("%s: the leader rejects the read: %s. The task retries.", self._doing_at(), self._last_error)
             time.sleep(self._pause_s)
             self._pause_s = min(2 * self._pause_s, TASK_LONGEST_PAUSE_S)
             self._assign()

@@ -84,7 +84,7 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
     trouble = login_trouble(error)
     if trouble is not None and trouble.final:
         return AuthenticationFailed(
-            f"{text}. {trouble.check} The driver uses the same settings, but with the files of its own machine."
+            f"{text}. {trouble.check} The driver uses the same settings, but with its own machine's files."
         )
     if code in MISSING_ACL:
         return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
@@ -111,14 +111,14 @@ def _how_to_read_it(error: KafkaError) -> str:
     """Return advice about the setting that lets librdkafka read the records, or an empty string if there is none."""
     if error.code() == KafkaError._BAD_COMPRESSION and _OF_ZSTD in error.str():
         return (
-            "kafka.receive.message.max.bytes limits the decompressed size of a batch in zstd: remove this option, or raise it. "
-            "If it is not set, the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
+            "kafka.receive.message.max.bytes limits the decompressed size of a zstd batch: remove this option, or raise it. If "
+            "it is not set, the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
         )
     if _RESPONSE_LIMIT in error.str() and _LARGEST_RESPONSE not in error.str():
-        return "Remove kafka.receive.message.max.bytes, or raise it. Without this option responses may have any possible size."
+        return "Remove kafka.receive.message.max.bytes, or raise it. Without this option, responses can have any size."
     if error.code() == KafkaError._BAD_MSG and _WRONG_CHECKSUM in error.str():
         return (
-            "The batch is damaged, so none of its records was read. Restart the query. If it ends at this offset again, the "
+            "The batch is damaged, so none of its records was read. Restart the query. If it fails at this offset again, the "
             "batch is damaged on the leader's disk. If another replica has an intact copy, make that broker the leader. If none "
             f"has, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
         )
@@ -139,9 +139,9 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
     reason = f" The last error: {last.name()}: {last.str()}." if last is not None else ""
     if answers:
         return BrokerError(
-            f"{doing}: no record and no progress for {timeout_ms} ms, although the partition's leader answers.{reason} "
-            "Check the broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If the query ends at this offset "
-            f"after each restart, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
+            f"{doing}: no record and no progress for {timeout_ms} ms, although the partition's leader answers.{reason} Check the "
+            "broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If the query fails at this offset after "
+            f"every restart, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
         )
     trouble = login_trouble(last) if last is not None else None
     check = f"{trouble.check} " if trouble is not None else ""
@@ -161,8 +161,8 @@ def throttled(doing: str, timeout_ms: int) -> BrokerError:
     """
     return BrokerError(
         f"{doing}: no progress for {timeout_ms} ms, because the brokers throttle this client, which has exceeded its quota. "
-        "Nothing is lost. Raise consumer_byte_rate of its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. Brokers never "
-        "deliver a batch that is larger than the quota allows for ten seconds (the default window)."
+        "Nothing is lost. Raise consumer_byte_rate for its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. Brokers "
+        "never deliver a batch that is larger than the quota allows for ten seconds (the default window)."
     )
 
 

@@ -145,7 +145,7 @@ class Adopting:
         passing = passing or error.passing or isinstance(error, TopicNotFound)
         if at_end or not passing:
             return False
-        log.info("adopting %d partitions failed and will be tried again: %s", len(failed), error)
+        log.info("failed to adopt %d partitions, will retry: %s", len(failed), error)
         return True
 
     def _note_unknown(self, found: BrokersAnswer) -> None:
@@ -154,7 +154,7 @@ class Adopting:
         newly_unknown = unknown - self._failures.failing(unknown)
         if newly_unknown:
             log.info(
-                "%d partitions are not adopted yet, because their leaders do not answer or their topics were deleted: %s",
+                "%d partitions have not been adopted yet, because their leaders do not answer or their topics were deleted: %s",
                 len(newly_unknown),
                 listed(sorted(newly_unknown)),
             )
@@ -164,8 +164,8 @@ class Adopting:
         silent = self._failures.failed(unknown - found.deleted)
         if silent:
             raise BrokerUnavailable(
-                f"The leader of {min(silent)} has not answered within assignmentTimeout, so the query does not know where to "
-                "start reading. Nothing was read there. Check that the leader's broker is up and can be reached from this driver."
+                f"The leader of {min(silent)} has not answered within assignmentTimeout, so the query cannot tell where to start "
+                "reading. Nothing was read from this partition. Check that the leader is up and that this driver can reach it."
             )
 
 

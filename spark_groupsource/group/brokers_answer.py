@@ -101,8 +101,8 @@ def warn_of_another_cluster(commits: Mapping[TopicPartition, GroupCommit]) -> No
     copied = [partition for partition, commit in commits.items() if isinstance(commit, Foreign) and commit.cluster_id]
     if copied:
         log.warning(
-            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query continues at their offsets, "
-            "and forgets which ranges were claimed there. Records of those ranges may be duplicated",
+            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query continues from their "
+            "offsets, and ignores the ranges that were claimed there. Records in those ranges may be duplicated",
             len(copied),
             min(copied),
         )

@@ -158,7 +158,7 @@ class CoordinatorWatch:
                     due_at = self._clock() + (COMPARE_AGAIN_S if self._disagreement.since else COMPARE_EVERY_S)
                 self._sleep(WATCH_STEP_S)
         except Exception:
-            log.exception("comparing this driver's assignment with the coordinator's ended with an unexpected error")
+            log.exception("comparing this driver's assignment with the coordinator's failed with an unexpected error")
         finally:
             self._coordinator.close()
 
@@ -184,7 +184,7 @@ class CoordinatorWatch:
         except GroupKafkaError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.info("asking the coordinator for this driver's assignment failed, and is tried again later: %s", error)
+                log.info("failed to ask the coordinator for this driver's assignment, will retry: %s", error)
             return None
         self._trouble = ""
         return member
@@ -204,6 +204,6 @@ def rejoin_reason(too_many: frozenset[TopicPartition], too_few: frozenset[TopicP
     if too_few:
         differences.append(f"the coordinator has assigned {listed(sorted(too_few), 20)}, which this driver does not have")
     return (
-        f"for {seconds:.0f} s {', and '.join(differences)}: an answer of the coordinator was lost, and librdkafka does not ask "
-        "again. This driver leaves the group and rejoins it. Its claims stay in the group"
+        f"for {seconds:.0f} s {', and '.join(differences)}: a response from the coordinator was lost, and librdkafka does not "
+        "ask again. This driver leaves the group and rejoins it. Its claims remain in the group"
     )

@@ -205,7 +205,7 @@ class ConfirmedPlans:
         self._asked, self._answered = None, self._answered or not outdated
         learned = not isinstance(answer, Exception) and not outdated
         if isinstance(answer, GroupKafkaError):
-            log.info("finding out which plans of other streams are done failed, and is tried again later: %s", answer)
+            log.info("failed to find out which plans of other streams are done, will retry: %s", answer)
         elif isinstance(answer, Exception):
             log.error("finding out which plans of other streams are done failed with an unexpected error", exc_info=answer)
         elif learned:
@@ -234,7 +234,7 @@ class ConfirmedPlans:
         self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):
             self._ask_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
-            log.info("reading the group's records of other topics failed, and is tried again later: %s", answer.elsewhere)
+            log.info("failed to read the group's records for other topics, will retry: %s", answer.elsewhere)
         elif answer.elsewhere is not None:
             self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
@@ -277,7 +277,7 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
     try:
         return Answer(subscribed, missing, elsewhere, reader.members())
     except GroupKafkaError as error:
-        log.info("asking for the group's members failed, and is tried again later: %s", error)
+        log.info("failed to list the group's members, will retry: %s", error)
         return Answer(subscribed, missing, elsewhere, None)
 
 

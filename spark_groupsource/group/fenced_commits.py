@@ -186,7 +186,7 @@ class FencedCommits:
             try:
                 in_group = self.fetch(records)
             except GroupKafkaError as unread:
-                log.warning("%s was refused, and the partitions that were refused could not be read back: %s", doing, unread)
+                log.warning("%s was rejected, and the rejected partitions could not be read back: %s", doing, unread)
             else:
                 refused = [partition for partition in records if in_group.get(partition) != records[partition]]
                 failure = explain(error, f"committing {listed(sorted(refused))} to group {self._group_id}", COMMIT_ERRORS)
@@ -197,9 +197,9 @@ class FencedCommits:
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
-                f"{partition}: its commit record takes {len(metadata)} bytes, but a broker stores at most {MAX_METADATA_BYTES}. "
-                f"It was not written. The record has {len(record.owed)} held ranges of streams that have not been restarted "
-                f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart their queries on their checkpoints."
+                f"{partition}: its commit record has {len(metadata)} bytes, but brokers store at most {MAX_METADATA_BYTES}. The "
+                f"record was not written. It has {len(record.owed)} held ranges from streams that have not been restarted "
+                f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart their queries from their checkpoints."
             )
         return metadata
 

@@ -80,7 +80,7 @@ class GroupReader:
             try:
                 found += self._fetch(part).values()
             except (NotAuthorized, TopicNotFound) as error:
-                log.info("the group's records of some topics cannot be read, and are left out: %s", error)
+                log.info("the group's records for some topics cannot be read, and are skipped: %s", error)
                 found += self._readable(part)
         return found
 

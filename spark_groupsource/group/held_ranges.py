@@ -141,8 +141,9 @@ class HeldRanges:
         for partition in sorted(full - self._full):
             owed = records[partition].owed
             log.warning(
-                "%s: its commit record is full, so new records there are not read until held ranges are confirmed or reread. It "
-                "has %d held ranges from these streams: %s. Restart their queries, or set heldClaims=reread",
+                "%s: its commit record is full, so new records in this partition are not read until held ranges are confirmed "
+                "or reread. The commit record has %d held ranges from these streams: %s. Restart their queries, or set "
+                "heldClaims=reread",
                 partition,
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),
@@ -160,7 +161,7 @@ class HeldRanges:
         self._warn_of_earlier(_held(records, stream))
         reread_after_s = self.policy.reread_after_s
         if reread_after_s is None:
-            fate = "only that stream reads them, when its query restarts on its checkpoint (heldClaims=hold)"
+            fate = "only that stream reads them, when its query restarts from its checkpoint (heldClaims=hold)"
         elif reread_after_s == 0:
             fate = "this query reads them in its next micro-batch (heldClaims=reread)"
         else:
@@ -175,9 +176,9 @@ class HeldRanges:
         for name, plan in sorted(unlogged):
             ranges = of_plans[name, plan]
             log.warning(
-                "%d offsets are held: stream %s claimed them and has not confirmed them; %s. They were claimed at %s, in %s. "
-                "Until they are confirmed, the committed offsets stay there, and finished records above them count as lag: %d "
-                "so far",
+                "%d offsets are held: stream %s claimed them but has not confirmed them; %s. They were claimed at %s, in %s. "
+                "Until they are confirmed, the committed offsets do not move past them, and finished records above them count "
+                "as lag: %d so far",
                 sum(owed.range.size for _, owed in ranges),
                 name,
                 fate,
@@ -194,13 +195,13 @@ class HeldRanges:
             return
         self._warned |= unwarned
         log.warning(
-            "this query is new: its checkpoint was empty when it started. Before that, queries that are not running now had "
-            "claimed %d offsets in %d partitions and not confirmed them: streams %s. This query leaves these ranges to them, and "
-            "reads everything else. To have every record once, restart those queries on their checkpoints. This query may run "
-            "beside them. If it was meant to continue one of their checkpoints, and the path was changed by mistake, stop it, "
-            "run it again on its current checkpoint with trigger(availableNow=True), so that it leaves nothing claimed, and "
-            "then give it that path. If a checkpoint is deleted, heldClaims=reread reads the ranges here; records that "
-            "had reached the output are duplicated",
+            "this query is new: its checkpoint was empty when it started. Queries that are not running now have claimed but not "
+            "confirmed %d offsets in %d partitions: streams %s. This query leaves these ranges to those queries, and reads "
+            "everything else. To get every record once, restart those queries from their checkpoints. This query may run "
+            "alongside them. If it was meant to continue from one of their checkpoints, and the path was changed by mistake, "
+            "stop it, run it again from its current checkpoint with trigger(availableNow=True), so that it leaves nothing "
+            "claimed, and then set the right path. If a checkpoint was deleted, set heldClaims=reread, so that this query reads "
+            "the ranges; records that had already reached the output are duplicated",
             sum(entry.range.size for _, entry in earlier),
             len({plan.partition for plan, _ in earlier}),
             ", ".join(sorted({entry.stream for _, entry in earlier})),
@@ -225,7 +226,7 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
 def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
     """Return the time at which the first of these ranges was claimed, as text for a log line."""
     times = [owed.since for _, owed in ranges if owed.since is not None]
-    return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "a time that is not known"
+    return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "an unknown time"
 
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:

@@ -248,7 +248,7 @@ class Ledger:
         except GroupKafkaError as error:
             self._closing.failed(self._stream.durable, passing=error.passing)
             if error.passing:
-                log.info("closing the claims of plan %d failed and will be tried again: %s", self._stream.durable, error)
+                log.info("failed to confirm the claims of plan %d, will retry: %s", self._stream.durable, error)
             else:
                 _warn_of_open_claims(error)
         else:
@@ -450,7 +450,7 @@ class Ledger:
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            log.info("dropping claims that other streams have confirmed failed, and is tried again later: %s", error)
+            log.info("failed to drop claims that other streams have confirmed, will retry: %s", error)
 
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
         """Close claims before a release. If the commit fails, the ranges stay claimed, and the next owner holds them.
@@ -480,8 +480,8 @@ class Ledger:
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
             log.warning(
-                "a finished micro-batch of stream %s cannot be recorded in the group, because this query owns no partition "
-                "now. Held ranges of this micro-batch count as lag until the group assigns a partition to this query",
+                "a finished micro-batch of stream %s cannot be recorded in the group, because this query owns no partition at "
+                "the moment. The micro-batch's held ranges count as lag until the group assigns a partition to this query",
                 self._stream.name,
             )
 
@@ -562,4 +562,4 @@ def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:
     """Warn that a commit failed with this error, so claims could not be closed."""
-    log.warning("claims of finished micro-batches stay unconfirmed until the next commit of this stream: %s", error)
+    log.warning("claims of finished micro-batches stay unconfirmed until this stream commits again: %s", error)

@@ -302,7 +302,7 @@ class Member:
         except KafkaException as error:
             self._fail(self._explained(error.args[0]))
         except Exception as error:  # noqa: BLE001 -- the query must be told about every error that ends this thread
-            self._fail(MembershipError(f"The member of group {self._group_id} ended with an unexpected error: {error!r}"))
+            self._fail(MembershipError(f"The member of group {self._group_id} failed with an unexpected error: {error!r}"))
         finally:
             self._leave()
 
@@ -333,7 +333,7 @@ class Member:
         try:
             self.consumer.close()
         except (KafkaException, RuntimeError) as error:
-            log.warning("leaving the group failed, so its partitions move only when the session times out: %s", error)
+            log.warning("failed to leave the group, so its partitions move only when the session times out: %s", error)
         self._assign(Assignment())
         self._move(State.LEFT if self._failure is None else State.FAILED)
         self._has_joined = True
@@ -349,7 +349,7 @@ class Member:
         if self._failure is None:
             self._failure = error
             if self._has_joined:  # the query gets the error only with its next call, perhaps as late as its next trigger
-                log.error("this driver's membership ends: %s", error)
+                log.error("this driver is no longer a member of the group: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
         """Poll once, which runs librdkafka's callbacks. Raise errors that make the member fail, and note all others."""
@@ -360,7 +360,7 @@ class Member:
         if error is None:
             raise MembershipError("The group's consumer fetched a record, which it must never do. Please report this as a bug.")
         if error.code() == KafkaError._MAX_POLL_EXCEEDED:
-            log.warning("this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins")
+            log.warning("this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins the group")
         elif ends_member(error, has_joined=self._has_joined):
             raise self._explained(error)
         else:
@@ -483,7 +483,7 @@ class Member:
         while not self._closing and self._keeper.in_flight(partitions):
             if deadline.over:
                 log.warning(
-                    "[%s] are released with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
+                    "[%s] are released with ranges in flight, which remain claimed by this stream (handoff.drainTimeout)",
                     _listed(partitions),
                 )
                 break
@@ -501,7 +501,8 @@ class Member:
         partitions = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
-            "[%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; their claims stay",
+            "[%s] are lost: the group has removed this driver, which rejoins, or their topics were deleted. Their claims remain "
+            "in the group",
             _listed(partitions),
         )
         # Commit nothing more, because another member may own the partitions by now. It holds open claims for this stream.
@@ -518,7 +519,7 @@ class Member:
         except GroupKafkaError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001
-            self._fail(MembershipError(f"A callback of group {self._group_id} ended with an unexpected error: {error!r}"))
+            self._fail(MembershipError(f"A callback of group {self._group_id} failed with an unexpected error: {error!r}"))
 
 
 def _plain(partitions: Iterable[KafkaTopicPartition]) -> frozenset[TopicPartition]:

@@ -56,9 +56,9 @@ class Cause(enum.Enum):
     """What happened to a partition."""
 
     DELETED = "its topic was deleted"
-    RECREATED = "its topic was deleted and created again"
+    RECREATED = "its topic was deleted and recreated"
     EXPIRED = "its log starts above the position"
-    CUT = "its log was cut off below the position"
+    CUT = "its log was truncated below the position"
 
 
 @dataclass(frozen=True)
@@ -94,20 +94,20 @@ class PartitionLoss:
             case Cause.RECREATED:
                 begins = "" if self.resume is None else f"; the new log starts at {self.resume}"
                 return (
-                    f"{text}the topic was deleted and created again (its id was {self.earlier_id} and is {self.topic_id}){begins}"
+                    f"{text}the topic was deleted and recreated (its id was {self.earlier_id} and is now {self.topic_id}){begins}"
                 )
             case Cause.EXPIRED:
                 return f"{text}the log starts at {self.resume} (retention, or delete-records)"
             case Cause.CUT if self.end == self.resume:
-                return f"{text}the log ends at {self.resume} (records were cut off, as by an unclean leader election)"
+                return f"{text}the log ends at {self.resume} (it was truncated, for example by an unclean leader election)"
             case Cause.CUT if not self.lost:
                 return (
-                    f"{text}the leader's epochs are older than the epoch of this offset (the brokers and their metadata were "
-                    "restored from an older copy), so it is not known which records below the offset were replaced"
+                    f"{text}the leader's epochs are older than this offset's epoch (the brokers and their metadata were restored "
+                    "from an older copy), so it is not known which records below the offset were replaced"
                 )
             case Cause.CUT:
                 return (
-                    f"{text}the log was cut off at {self.resume}, and has other records from there on (an unclean leader "
+                    f"{text}the log was truncated at {self.resume}, and has other records from there on (an unclean leader "
                     "election, or a restored disk)"
                 )
 
@@ -302,8 +302,9 @@ class CutDoubts:
         cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
         for partition in cut.keys() - self._since.keys():
             log.warning(
-                "%s: its log seems to be cut off at %s, below records that it should have. The answer may come from a leader "
-                "that was replaced, so the query reads nothing there until the brokers have given the same answer for %.0f s",
+                "%s: its log seems to be truncated at %s, below records that it should have. The answer may come from a leader "
+                "that has been replaced, so the query does not read this partition until the brokers have given the same answer "
+                "for %.0f s",
                 partition,
                 cut[partition].resume,
                 self._believe_after_s,
@@ -351,9 +352,9 @@ def refuse(losses: Sequence[PartitionLoss]) -> None:
         raise DataLossError(
             f"Records that should be read are no longer in Kafka:{_lines_of(losses)}\n"
             "The source has committed nothing past these records. To continue without them, set failOnDataLoss to false. The "
-            "query then continues at the beginning of a topic that was created again, at the start of a log whose first records "
-            "were deleted, or where a log was cut off. `groupkafka reset-offsets` moves a group to other offsets once all its "
-            "members are stopped."
+            "query then continues at the beginning of a recreated topic, at the start of a log whose first records were "
+            "deleted, or where a log was truncated. `groupkafka reset-offsets` moves a group to other offsets once all of its "
+            "members have stopped."
         )
 
 
@@ -366,7 +367,7 @@ def refuse_target(losses: Sequence[PartitionLoss]) -> None:
     if losses:
         raise DataLossError(
             f"Records that Trigger.AvailableNow planned to read when it started are no longer in Kafka:{_lines_of(losses)}\n"
-            "The run ends even with failOnDataLoss=false, because its target can no longer be reached. Start the next run: it "
+            "The run fails even with failOnDataLoss=false, because its target can no longer be reached. Start the next run: it "
             "sets a new target, and failOnDataLoss decides whether it continues without the lost records."
         )
 
@@ -380,5 +381,5 @@ def _lines_of(losses: Sequence[PartitionLoss]) -> str:
 def warn(losses: Iterable[PartitionLoss]) -> None:
     """Warn about each loss, and about where the query continues in that partition (`failOnDataLoss=false`)."""
     for loss in losses:
-        outcome = "nothing more is read there" if loss.resume is None else f"the query continues at {loss.resume}"
+        outcome = "nothing more is read from this partition" if loss.resume is None else f"the query continues at {loss.resume}"
         log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, outcome)

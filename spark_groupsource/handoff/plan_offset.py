@@ -231,9 +231,9 @@ class PlanOffset(PlainModel):
             mistake = error.errors(include_url=False, include_input=False)[0]
             field = "".join(f"{name}: " for name in mistake["loc"][:1])
             raise OffsetError(
-                "The checkpoint holds an offset that the groupkafka source did not write "
-                f"({field}{mistake.get('ctx', {}).get('error', mistake['msg'])}). Each query needs its own checkpoint. A "
-                "checkpoint of the built-in kafka source cannot be continued, but `groupkafka migrate` copies its offsets."
+                "The checkpoint has an offset that the groupkafka source did not write "
+                f"({field}{mistake.get('ctx', {}).get('error', mistake['msg'])}). Each query needs its own checkpoint. A query "
+                "cannot continue from a checkpoint of Spark's own Kafka source, but `groupkafka migrate` copies its offsets."
             ) from None
         if parsed.group != group:
             raise OffsetError(

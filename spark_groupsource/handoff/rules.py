@@ -305,17 +305,17 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
     """Return the error for a checkpoint that lacks plans that the group's records show."""
     return CheckpointBehindGroup(
-        f"{partition}: the group's record shows plan {newest} of stream {stream.name}, but the newest one in this query's "
-        f"checkpoint is {stream.logged} (`plan` in the files of the folder offsets). Either a second driver is running on this "
-        "checkpoint, or the checkpoint was restored from an older copy, or is itself a copy. The query stops, because it would "
-        "otherwise plan other records under batch ids that the sink already has and ignores. Choose:\n"
-        "  - A second driver is running on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
-        "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
+        f"{partition}: the group has plan {newest} of stream {stream.name}, but the newest plan in this query's checkpoint is "
+        f"{stream.logged} (`plan` in the files in its offsets folder). Either a second driver is using this checkpoint, or the "
+        "checkpoint is a copy, or was restored from an older copy. The query fails, because it would otherwise use batch ids "
+        "that the sink already has for other records, and the sink would ignore them. Choose:\n"
+        "  - A second driver is using the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
+        "  - A newer checkpoint exists: restore the newest checkpoint. Nothing is lost or duplicated.\n"
         "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
-        "new batch ids for old ones. The query then continues at the group's positions, after all claimed ranges. "
-        f"Unconfirmed ranges of plans up to {newest} stay held for stream {stream.name}; `groupkafka claims` lists them. "
-        "heldClaims=reread reads them (duplicated, if they had reached the output). heldClaims=hold never reads them (missing, "
-        "if they had not). The state of stateful operators is lost in both cases."
+        "new batch ids for old ones. The query then continues at the group's positions, after all claimed ranges. Unconfirmed "
+        f"ranges of plans up to {newest} remain held for stream {stream.name}; `groupkafka claims` lists them. With "
+        "heldClaims=reread, the query reads them (they are duplicated if they had reached the output). With heldClaims=hold, it "
+        "never reads them (they are missing if they had not). In both cases, the state of stateful operators is lost."
     )
 
 
@@ -332,24 +332,27 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
             lines.append(f"\n    {partition} {' '.join(map(str, ranges))}{shown}")
     listed = "".join(lines[:PARTITIONS_LISTED])
     more = (
-        f"\n    and {len(lines) - PARTITIONS_LISTED} more, which the next start lists" if len(lines) > PARTITIONS_LISTED else ""
+        f"\n    and {len(lines) - PARTITIONS_LISTED} more, which are listed at the next start"
+        if len(lines) > PARTITIONS_LISTED
+        else ""
     )
     return CheckpointBehindGroup(
-        f"The group's records show that a micro-batch of stream {stream.name} is done. This query's checkpoint has it in its "
-        "offset log (the newest file in the folder offsets), but not in its commit log (commits). Either a second driver is "
-        "running on this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the "
-        "commit. The query stops, because it would otherwise run the micro-batch again with no rows. The micro-batch "
-        f"has{listed}{more}\nChoose:\n"
-        "  - A second driver is running on the checkpoint: stop one of the two, and start the other one. Nothing is lost or "
+        f"According to the group, a micro-batch of stream {stream.name} is finished. This query's checkpoint has the micro-batch "
+        "in its offset log (the newest file in the offsets folder), but not in its commit log (commits). Either a second driver "
+        "is using this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the commit. "
+        f"The query fails, because it would otherwise rerun the micro-batch with no rows. The micro-batch has{listed}{more}\n"
+        "Choose:\n"
+        "  - A second driver is using the checkpoint: stop one of the two, and start the other. Nothing is lost or "
         "duplicated.\n"
-        "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
-        "  - The newest checkpoint is lost, and the output lacks the rows of this micro-batch, because it was restored as "
-        "well: stop every query of the group. Set each partition above to the first offset of its ranges: `groupkafka "
-        "reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`. Then start this query on this checkpoint. It runs "
-        "the micro-batch with no rows, and reads the rows in its next micro-batch. No row is lost. Rows that other queries "
-        "have already read at or after these offsets are duplicated.\n"
+        "  - A newer checkpoint exists: restore the newest checkpoint. Nothing is lost or duplicated.\n"
+        "  - The newest checkpoint is lost, and the output does not have this micro-batch's rows, because it was restored, too: "
+        "stop every query in the group. Set each partition above to the first offset of its ranges: `groupkafka reset-offsets "
+        "--topic NAME:PARTITION --to-offset FIRST --execute`. Then start this query from this checkpoint. It reruns the "
+        "micro-batch with no rows, and reads the records in its next micro-batch. No row is lost. Rows that other queries have "
+        "already read at or after these offsets are duplicated.\n"
         "  - The newest checkpoint is lost, and the output has the rows: follow the same steps, but set each partition to the "
-        "group's position. Nothing is lost or duplicated in the output. The state of stateful operators lacks these rows."
+        "group's position. Nothing is lost or duplicated in the output. The state of stateful operators does not include these "
+        "rows."
     )
 
 

@@ -108,7 +108,7 @@ def refusal(name: str, value: str) -> str | None:
     if name == "ssl.providers" and not re.fullmatch(r"\w+( *, *\w+)*", value):
         return "a list of names, without paths, is expected"
     objection = _objection(name, value)
-    return None if objection is None else f"librdkafka refuses it: {without_secrets(objection, {name: value}).strip()}"
+    return None if objection is None else f"librdkafka rejects it: {without_secrets(objection, {name: value}).strip()}"
 
 
 def nearest(name: str, value: str) -> str:

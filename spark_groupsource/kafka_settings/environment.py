@@ -65,7 +65,7 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
             raise OptionError(
                 f"kafka.{name} (librdkafka's name) refers to the environment variable {unset[0]}, which is not set in this "
                 "process, or is empty. The client does not connect, because without this file the connection would be less "
-                "secure than the options ask for. Set the variable on this host."
+                "secure than the options require. Set the variable on this host."
             )
     return found
 
@@ -105,7 +105,7 @@ def _warn_of_no_rack(variable: str) -> None:
     """Warn, once per process and variable, that consumers have no rack."""
     log.warning(
         "The environment variable %s of kafka.client.rack is not set in this process, or is empty, so its consumers have no "
-        "rack. They read from the leaders of the partitions, no matter in which zone these are. No record is affected. To read "
+        "rack. They read from the partitions' leaders, no matter which zones the leaders are in. No record is affected. To read "
         "from the nearest replica, set the variable on this host.",
         variable,
     )

@@ -25,7 +25,7 @@ def _pem(text: str) -> str | None:
 def _put_pem(draft: Draft, target: str, text: str, source: str) -> None:
     pem = _pem(text)
     if pem is None:
-        draft.wrong(source, "a text in PEM form (-----BEGIN ...) is expected, not the name of a file")
+        draft.wrong(source, "a string in PEM form (-----BEGIN ...) is expected, not a file name")
     else:
         draft.put(target, pem, source)
 
@@ -109,7 +109,7 @@ def _pkcs12_keystore(draft: Draft) -> None:
 def _pem_keystore(draft: Draft, key: str | None, chain: str | None) -> None:
     location = draft.take("ssl.keystore.location")
     if draft.take("ssl.keystore.password") is not None:
-        draft.wrong("ssl.keystore.password", "a PEM key store has no password; the password of the key is kafka.ssl.key.password")
+        draft.wrong("ssl.keystore.password", "a PEM key store has no password; the key's password is kafka.ssl.key.password")
     if location is not None:
         if key is not None or chain is not None:
             draft.wrong(

@@ -148,9 +148,9 @@ class Refused(Enum):
 
     DECIDED = "groupkafka decides this, so that its guarantees hold"
     ABSENT = "librdkafka has no such setting"
-    JAVA = "it is for Java's client, and there is no Java client here"
+    JAVA = "it is for the Java client, which is not used here"
     NO_EFFECT = "it has no effect here"
-    NATIVE_CODE = "it would load a library of native code, which an option must not do"
+    NATIVE_CODE = "it would load a native library, which an option must not do"
     KERBEROS = "Kerberos is not available, because confluent-kafka's packages are built without GSSAPI"
 
 
@@ -198,17 +198,17 @@ _WRITTEN_AS_BINARY = (
 )
 _TLS_VERSION = "OpenSSL negotiates the newest TLS version that both sides support; remove it"
 _PARTITIONER = (
-    "rows with a key go to the partition that Java's producer would choose. For another choice, set kafka.partitioner to a "
-    "partitioner of librdkafka, or add the column partition"
+    "rows with a key go to the partition that Java's producer would choose. For another choice, set kafka.partitioner to one of "
+    "librdkafka's partitioners, or add a partition column"
 )
 
 _INSTEAD: Mapping[str, str] = {
-    "auto.offset.reset": "set the option startingOffsets to earliest or latest instead",
+    "auto.offset.reset": "set the startingOffsets option to earliest or latest instead",
     "default.api.timeout.ms": "set kafka.request.timeout.ms instead",
     "group.protocol.type": "remove it. kafka.group.protocol sets the rebalance protocol",
     "key.deserializer": _READ_AS_BINARY,
     "key.serializer": _WRITTEN_AS_BINARY,
-    "max.poll.records": "set the option maxOffsetsPerTrigger, or remove it",
+    "max.poll.records": "set the maxOffsetsPerTrigger option, or remove it",
     "partitioner.class": _PARTITIONER,
     "partitioner.ignore.keys": _PARTITIONER,
     "socket.connection.setup.timeout.max.ms": "set kafka.socket.connection.setup.timeout.ms, which never grows",
@@ -216,7 +216,7 @@ _INSTEAD: Mapping[str, str] = {
     "ssl.enabled.protocols": _TLS_VERSION,
     "ssl.protocol": _TLS_VERSION,
     "topic.blacklist": "write subscribePattern so that it does not match those topics",
-    "transactional.id": "set the option transactionalIdPrefix",
+    "transactional.id": "set the transactionalIdPrefix option",
     "value.deserializer": _READ_AS_BINARY,
     "value.serializer": _WRITTEN_AS_BINARY,
 }

@@ -148,8 +148,8 @@ def _translate_each(draft: Draft) -> None:
             draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting with this name{hint}")
 
 
-_OF_PRODUCERS = "it is a setting of producers, but this source only reads; remove it"
-_OF_CONSUMERS = "it is a setting of consumers, but this sink only writes; remove it"
+_OF_PRODUCERS = "it is a producer setting, but this source only reads; remove it"
+_OF_CONSUMERS = "it is a consumer setting, but this sink only writes; remove it"
 
 
 def _rewrite_servers(draft: Draft) -> None:
@@ -183,8 +183,8 @@ def _translate_assignors(draft: Draft, value: str) -> None:
     elif len(set(known)) > 1 and "cooperative-sticky" in known:
         draft.wrong(
             name,
-            "cooperative-sticky cannot be combined with range or roundrobin, because librdkafka cannot move a running group from "
-            "one kind to the other. Set cooperative-sticky alone, or the assignor of the other members of the group",
+            "cooperative-sticky cannot be combined with range or roundrobin, because librdkafka cannot move a running group "
+            "from one kind to the other. Set cooperative-sticky alone, or the assignor of the group's other members",
         )
     else:
         draft.put(name, ",".join(assignor for assignor in dict.fromkeys(known) if assignor), name)
@@ -245,12 +245,12 @@ def _check_relations(draft: Draft) -> None:
 def _check_suites(draft: Draft) -> None:
     suites = draft.settings.get("ssl.cipher.suites", "")
     if "_WITH_" in suites:
-        draft.wrong("ssl.cipher.suites", "OpenSSL's names of cipher suites are expected, such as ECDHE-RSA-AES128-GCM-SHA256")
+        draft.wrong("ssl.cipher.suites", "OpenSSL's cipher suite names are expected, such as ECDHE-RSA-AES128-GCM-SHA256")
     elif "TLS_" in suites:
         draft.wrong(
             "ssl.cipher.suites",
-            "it contains suites of TLS 1.3, but librdkafka's list is for TLS 1.2, so all suites of TLS 1.3 stay allowed. Remove "
-            "the names that begin with TLS_. To exclude such a suite, set ssl.cipher.suites at the brokers",
+            "it contains TLS 1.3 suites, but librdkafka's list is for TLS 1.2, so all TLS 1.3 suites remain allowed. Remove the "
+            "names that begin with TLS_. To exclude such a suite, set ssl.cipher.suites at the brokers",
         )
 
 
@@ -282,7 +282,7 @@ def _server(server: str, protocol: str) -> str:
     address = _ADDRESS.fullmatch(server)
     host = None if address is None else _host(address[2] or address[3])
     if address is None or host is None or not 0 < int(address[4]) < 65536:
-        raise ValueError(f"{shown('', server)} is not the address of a broker: {HOST_AND_PORT}")
+        raise ValueError(f"{shown('', server)} is not a broker address: {HOST_AND_PORT}")
     if (address[1] or protocol).lower() != protocol:
         raise ValueError(f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write only host:port")
     return f"{host}:{int(address[4])}"

@@ -90,23 +90,23 @@ METRICS = (
         "groupkafka_member_info",
         Kind.GAUGE,
         (*QUERY, "stream", "member", "version"),
-        "Always 1. The labels are the stream (its name in `groupkafka claims`), the member's id in the group, and the version "
-        "of this package. Absent until the query has joined the group.",
+        "Always 1. The labels are the stream (its name in `groupkafka claims`), the member's id in the group, and this "
+        "package's version. Absent until the query has joined the group.",
         lambda tally: _joined(tally, [((tally.stream, tally.assignment.member_id, __version__), 1)]),
     ),
     Metric(
         "groupkafka_generation",
         Kind.GAUGE,
         QUERY,
-        "The member's generation; its epoch under KIP-848. It rises with each rebalance of the group.",
+        "The member's generation; its epoch under KIP-848. It rises with each rebalance.",
         lambda tally: _joined(tally, _one(tally.assignment.generation)),
     ),
     Metric(
         "groupkafka_partition_owned",
         Kind.GAUGE,
         PARTITION,
-        "1 if the group has assigned the partition to this member; 0 if the group has asked for it back, and the member drains "
-        "it.",
+        "1 if the group has assigned the partition to this member; 0 if the group has asked for it back and the member is "
+        "draining it.",
         lambda tally: _joined(
             tally,
             [
@@ -161,9 +161,9 @@ METRICS = (
         "groupkafka_partition_lowest_claim_timestamp_seconds",
         Kind.GAUGE,
         (*PARTITION, "stream"),
-        "When the lowest range that is claimed and not confirmed was claimed, in seconds since 1970 by the clock of the query "
-        "that claimed it. The committed offset stays at the start of this range. `stream` is the stream of that query: this "
-        "one's, for its micro-batch, or another one's. Absent if nothing is claimed, or the time is not known.",
+        "When the lowest claimed but unconfirmed range was claimed, in seconds since 1970 by the clock of the query that "
+        "claimed it. The committed offset stays at the start of this range. `stream` is the stream of that query: this one's, "
+        "for its micro-batch, or another one's. Absent if nothing is claimed, or the time is unknown.",
         lambda tally: [
             ((*_labels(partition), lowest.claim.stream), lowest.claim.since)
             for partition, lowest in _lowest_claims(tally)
@@ -205,7 +205,7 @@ METRICS = (
         Kind.COUNTER,
         QUERY,
         "Offsets given to Spark's tasks, counted once for each micro-batch. Higher than `groupkafka_planned_offsets_total` "
-        "after a restart that ran a micro-batch again, lower if another member has taken a range.",
+        "after a restart that reran a micro-batch, lower if another member has taken a range.",
         lambda tally: _one(tally.claimed_offsets),
     ),
     Metric(
@@ -220,7 +220,7 @@ METRICS = (
         Kind.COUNTER,
         (*QUERY, "error"),
         "Failed commits, by the name of the error. `GenerationChanged` is a rebalance, and the query continues. After "
-        "`CommitOutcomeUnknown` the query rejoins the group. `CommitRefused` ends the query.",
+        "`CommitOutcomeUnknown` the query rejoins the group. `CommitRefused` makes the query fail.",
         lambda tally: [((error,), n) for error, n in sorted({**dict.fromkeys(ERRORS, 0), **tally.commit_errors}.items())],
     ),
     Metric(
@@ -235,21 +235,21 @@ METRICS = (
         "groupkafka_drain_duration_seconds",
         Kind.HISTOGRAM,
         QUERY,
-        "How long the member drained a partition that the group had asked back, without partitions that had nothing in flight.",
+        "How long the member drained a partition that the group had asked for, without partitions that had nothing in flight.",
         lambda tally: tally.draining,
     ),
     Metric(
         "groupkafka_drain_timeouts_total",
         Kind.COUNTER,
         QUERY,
-        "Drains that `handoff.drainTimeout` ended. The ranges that were in flight stay claimed by this query.",
+        "Drains that `handoff.drainTimeout` ended. The ranges that were in flight remain claimed by this query.",
         lambda tally: _one(tally.drain_timeouts),
     ),
     Metric(
         "groupkafka_in_flight_ranges",
         Kind.GAUGE,
         QUERY,
-        "Ranges that this query has in flight: claimed for its micro-batch, and not confirmed yet.",
+        "Ranges that this query has in flight: claimed for its micro-batch, but not confirmed yet.",
         lambda tally: _one(sum(len(record.open) for record in _with_open(tally))),
     ),
     Metric(

@@ -30,7 +30,7 @@ class ProgressCounters:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._rows = Counter(ROWS, "Rows that Spark's tasks have read.", ["group", "query"], registry=registry)
-        self._bytes = Counter(BYTES, "The metric `bytes` of DataFrame.observe.", ["query"], registry=registry)
+        self._bytes = Counter(BYTES, "The `bytes` metric from DataFrame.observe.", ["query"], registry=registry)
         labels = ["query", "result"]
         self._sink_rows = Counter(
             SINK_ROWS, "Rows of the sink: written, or skipped because they were written before.", labels, registry=registry

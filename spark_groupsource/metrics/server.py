@@ -82,7 +82,7 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
         started = Deadline(PORT_PATIENCE_S).retry(lambda: start_http_server(port, host, registry), _is_taken)
     except UnicodeError:  # a part of the name between two dots is empty or too long
         raise OptionError(
-            f"metrics.host = {host}: this is not a valid host name, so this query stops. Set it to an address of the driver's "
+            f"metrics.host = {host}: this is not a valid host name, so this query fails. Set it to an address of the driver's "
             "machine."
         ) from None
     except OSError as error:
@@ -102,16 +102,16 @@ def _is_taken(error: Exception) -> bool:
 def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
     if _is_taken(error):
         return OptionError(
-            f"metrics.port = {port}: the port is taken on {host} by another source or another process, so this query stops. Each "
+            f"metrics.port = {port}: the port is taken on {host} by another source or another process, so this query fails. Each "
             "source serves its own metrics. Give each its own port, or set metrics.port=0 for a free port, which the log shows."
         )
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return OptionError(
-            f"metrics.host = {host}: this is not an address of the driver's machine ({error.strerror}), so this query stops. "
-            "Set it to an address of that machine."
+            f"metrics.host = {host}: this is not an address of the driver's machine ({error.strerror}), so this query fails. Set "
+            "it to an address of that machine."
         )
     return OptionError(
-        f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), so this query stops. "
+        f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), so this query fails. "
         "Choose another port."
     )
 

@@ -77,8 +77,8 @@ class Options(PlainModel):
         "subscribePattern",
         section=TOPICS,
         meaning=(
-            "A regular expression that must match the whole name of a topic. Parts that Java and the other Kafka clients do not "
-            "understand in the same way are refused, and the error shows what to write instead (`[0-9]` for `\\d`)."
+            "A regular expression that must match the whole name of a topic. Syntax that Java and other Kafka clients interpret "
+            "differently is rejected, and the error shows what to write instead (`[0-9]` for `\\d`)."
         ),
     )
 
@@ -175,8 +175,8 @@ class Options(PlainModel):
         section=READING,
         meaning=(
             "What happens if Kafka deletes records before the query has read them, or if a log [falls "
-            "back](design.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
-            "continues ([what to do](operations.md#data-loss))."
+            "back](design.md#logs-that-fall-back). With `true`, the query fails. With `false`, it logs a warning and continues "
+            "([what to do](operations.md#data-loss))."
         ),
     )
 
@@ -186,9 +186,10 @@ class Options(PlainModel):
         use="streams",
         warned_of=True,
         meaning=(
-            "The highest number of offsets in a micro-batch of this query, divided among its partitions in proportion to their "
-            "lag. Other queries of the group have their own limits. A range that is "
-            "[reread](handoff.md#a-query-that-does-not-come-back-heldclaims) is always read completely, even above the limit."
+            "The highest number of offsets in one of this query's micro-batches, divided among its partitions in proportion to "
+            "their lag. Other queries in the group have their own limits. A range that is "
+            "[reread](handoff.md#a-query-that-does-not-come-back-heldclaims) is always read completely, even if it exceeds the "
+            "limit."
         ),
     )
 
@@ -198,8 +199,8 @@ class Options(PlainModel):
         use="streams",
         warned_of=True,
         meaning=(
-            "A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` is over. The first "
-            "micro-batch of a run does not wait, and neither does any with `availableNow`."
+            "A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` has passed. A run's first "
+            "micro-batch does not wait, and neither does any micro-batch with `availableNow`."
         ),
     )
 
@@ -217,7 +218,7 @@ class Options(PlainModel):
         section=AMOUNT,
         meaning=(
             "The lowest number of tasks. If there are fewer partitions, several tasks share a large range. In a stream, small "
-            "ranges of several partitions share a task, as long as there are at least this many tasks, and one for every 100 "
+            "ranges from several partitions share a task, as long as there are at least this many tasks, and one for every 100 "
             "offsets (4 to 16)."
         ),
     )
@@ -233,7 +234,7 @@ class Options(PlainModel):
         "false",
         section=READING,
         meaning=(
-            "Whether to add the column `headers`. With [your own schema](guide.md#choosing-columns), add `headers` to it instead."
+            "Whether to add the `headers` column. With [your own schema](guide.md#choosing-columns), add `headers` to it instead."
         ),
     )
 
@@ -242,7 +243,7 @@ class Options(PlainModel):
         "120000",
         section=READING,
         meaning=(
-            "How long a task waits for the next record, in ms. A query waits equally long for a partition leader that does not "
+            "How long a task waits for the next record, in ms. A query waits just as long for a partition leader that does not "
             "answer."
         ),
     )
@@ -253,8 +254,8 @@ class Options(PlainModel):
         section=READING,
         only_here=True,
         meaning=(
-            "How many bytes of records a task keeps in memory at most. A larger record, or a response that decompresses to more, "
-            "can exceed the limit. The lowest value is 1048576."
+            "The highest number of bytes of records that a task keeps in memory. A larger record, or a response that "
+            "decompresses to more, can exceed the limit. The lowest value is 1048576."
         ),
     )
 
@@ -265,10 +266,10 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long the query may keep a partition that the group asks back, so that it can finish and confirm its "
-            "micro-batch. After that the query releases the partition anyway, and its range in flight stays claimed. The value "
-            "must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch takes, and "
-            "longer than the trigger interval if nothing [reports finished micro-batches](#checkpointlocation)."
+            "How long the query may keep a partition after the group has asked for it back, so that it can finish and confirm "
+            "its micro-batch. After that, the query releases the partition anyway, and its range in flight remains claimed. The "
+            "value must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch "
+            "takes, and longer than the trigger interval if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -279,8 +280,8 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long the query waits for an assignment, for brokers that return retriable errors, or for another member to take "
-            "over a partition, before it ends with an error. All waits within one call of Spark share this time."
+            "How long the query waits for an assignment, for brokers that return retriable errors, or for another member to "
+            "take over a partition, before it fails. All waits within one call from Spark share this time."
         ),
     )
 
@@ -290,9 +291,9 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "What this query does with ranges that another query claimed and did not confirm before it stopped. With `hold`, "
-            "they wait for the restart of that query (exactly once). With `reread`, this query reads them as soon as the other "
-            "query is dead, and with `reread-after 10m` when it has been dead for 10 minutes (both at least once). A query "
+            "What this query does with ranges that another query claimed but did not confirm before it stopped. With `hold`, "
+            "they wait until that query is restarted (exactly once). With `reread`, this query reads them as soon as the other "
+            "query is dead, and with `reread-after 10m`, when it has been dead for 10 minutes (both at least once). A query "
             "counts as dead when it no longer owns any partition. If the option is not set, it is `hold`, and a new query that "
             "leaves such ranges warns when it starts."
         ),
@@ -307,7 +308,7 @@ class Options(PlainModel):
         warned_of=True,
         private=True,
         meaning=(
-            "The same text as the writer's `checkpointLocation`, where the driver can see whether Spark has finished a "
+            "The same string as the writer's `checkpointLocation`, where the driver can see whether Spark has finished a "
             "micro-batch."
         ),
     )
@@ -409,22 +410,22 @@ class Options(PlainModel):
         if self.starting_offsets == "committed":
             yield (
                 "startingOffsets = 'committed' is for spark.read only, because a stream always continues at the committed "
-                "offsets. For partitions without one, write earliest, latest or offsets."
+                "offsets. For partitions without committed offsets, use earliest, latest or offsets."
             )
         if self.metrics_port is None and self._gives("metrics.host"):
             yield "metrics.host has no effect without metrics.port: set metrics.port, too (0 for any free port)."
         if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
             yield (
-                f"metrics.port needs the package prometheus-client on the driver's machine: {with_extra('metrics')}, or remove "
+                f"metrics.port needs the prometheus-client package on the driver's machine: {with_extra('metrics')}, or remove "
                 "the option."
             )
 
     def _batch_problems(self) -> Iterator[str]:
         start, end = self.batch_start, self.batch_end
         if start == "latest" or (isinstance(start, ByOffset) and LATEST in start.offsets.values()):
-            yield "startingOffsets: a batch read cannot start at latest. Write earliest, committed or offsets, or set a time."
+            yield "startingOffsets: a batch read cannot start at latest. Use earliest, committed or offsets, or set a time."
         if isinstance(end, ByOffset) and EARLIEST in end.offsets.values():
-            yield "endingOffsets: a batch read cannot end at earliest (-2). Write latest or offsets, or set a time."
+            yield "endingOffsets: a batch read cannot end at earliest (-2). Use latest or offsets, or set a time."
         yield from start_after_end(start, end)
         if self.commit_offsets and start != "committed":
             yield (
@@ -433,8 +434,8 @@ class Options(PlainModel):
             )
         if self.commit_offsets and (self.min_partitions or self.max_records_per_partition):
             yield (
-                "commitOffsets=true excludes minPartitions and maxRecordsPerPartition, because the task that commits a partition "
-                "must have read all of it: remove these two."
+                "commitOffsets=true cannot be combined with minPartitions or maxRecordsPerPartition, because the task that "
+                "commits a partition's offset must have read all of the partition: remove these two."
             )
 
     @property

@@ -32,8 +32,8 @@ SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more bro
 REQUIRED: Mapping[str, str] = {
     "bootstrap.servers": SERVERS_MISSING,
     "group.id": (
-        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the name of the group. All "
-        "queries and consumers with this name share the partitions of the topics."
+        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the group's name. All queries "
+        "and consumers with this name share the topics' partitions."
     ),
 }
 
@@ -46,9 +46,9 @@ def is_kafka(name: str) -> bool:
 def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
     """Yield a problem for each required option that is missing, and one if there are two subscriptions."""
     if {"subscribe", "subscribePattern"} <= options:
-        yield "subscribe and subscribePattern exclude each other: remove one of them."
+        yield "subscribe and subscribePattern cannot be combined: remove one of them."
     elif not options & {"subscribe", "subscribePattern"} and not given & {"assign", "topic", "topics"}:
-        yield "subscribe or subscribePattern is missing: name the topics to read, or set a regular expression for them."
+        yield "subscribe or subscribePattern is missing: set the topics to read, or a regular expression for them."
     aliases = {"bootstrap.servers": "metadata.broker.list"}
     for name, message in REQUIRED.items():
         if name not in kafka and aliases.get(name) not in kafka:

@@ -40,7 +40,7 @@ Guarantee = Literal["exactly-once", "at-least-once"]
 def _one_topic(text: str) -> str:
     names = topic_names(text)
     if len(names) > 1:
-        raise ValueError("a single topic name is expected; to write to several topics, add a column named topic")
+        raise ValueError("a single topic name is expected; to write to several topics, add a topic column")
     return names[0]
 
 
@@ -58,14 +58,14 @@ class SinkOptions(PlainModel):
     topic: Annotated[str | None, BeforeValidator(_one_topic)] = option(
         "topic",
         section=WRITING,
-        meaning="The topic to which every row is written. With this option, the column `topic` is ignored.",
+        meaning="The topic to which every row is written. With this option, the `topic` column is ignored.",
     )
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
         "includeHeaders",
         "false",
         section=WRITING,
-        meaning="This option has no effect, as in Spark's own sink. If the rows have a column `headers`, it is always written.",
+        meaning="This option has no effect, as in Spark's own sink. If the rows have a `headers` column, it is always written.",
     )
 
     delivery_guarantee: Annotated[Guarantee | None, BeforeValidator(choice("exactly-once", "at-least-once"))] = option(
@@ -75,8 +75,8 @@ class SinkOptions(PlainModel):
         shown_default="streams `exactly-once`, batch `at-least-once`",
         meaning=(
             "With `exactly-once`, each task writes in a transaction, and consumers with `isolation.level=read_committed` see "
-            "each row once. With `at-least-once`, a micro-batch that Spark runs again is written again. A batch write is always "
-            "at least once."
+            "each row once. With `at-least-once`, a micro-batch that Spark reruns is written again. A batch write is always at "
+            "least once."
         ),
     )
 
@@ -87,8 +87,8 @@ class SinkOptions(PlainModel):
         only_here=True,
         shown_default=f"`{DEFAULT_PREFIX}`",
         meaning=(
-            "The beginning of the transactional ids and groups of the query, so that you can grant ACLs for this prefix. The "
-            "query's id follows, so several queries can share a prefix. Change it only while the query waits for data."
+            "The prefix of the query's transactional ids and groups, so that you can grant ACLs for this prefix. The query's id "
+            "follows, so several queries can share a prefix. Change it only while the query is waiting for data."
         ),
     )
 
@@ -98,7 +98,7 @@ class SinkOptions(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it. Each task writes all its rows of this micro-batch, unless it "
+            "The number of the micro-batch that the error names. Each task writes all its rows of this micro-batch, unless it "
             "has already written exactly these rows. No row is missing, but some may be duplicated."
         ),
     )
@@ -109,8 +109,8 @@ class SinkOptions(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it. No task writes more rows of this micro-batch, and those that "
-            "were written stay. No row is duplicated, but some may be missing."
+            "The number of the micro-batch that the error names. No task writes any more rows of this micro-batch, and rows "
+            "that were already written stay. No row is duplicated, but some may be missing."
         ),
     )
 
@@ -152,8 +152,8 @@ class SinkOptions(PlainModel):
         once = self.exactly_once(use)
         if use == "batch" and self.delivery_guarantee == "exactly-once":
             yield (
-                "deliveryGuarantee = 'exactly-once' is for streams only: a batch write has no checkpoint that shows whether it "
-                "is repeated. Remove the option; a batch write is at least once."
+                "deliveryGuarantee = 'exactly-once' is for streams only: a batch write has no checkpoint that would show "
+                "whether it is a repeat. Remove the option; a batch write is at least once."
             )
         for name, value in (
             ("transactionalIdPrefix", self.transactional_id_prefix),
@@ -165,12 +165,15 @@ class SinkOptions(PlainModel):
         if self.rewrite_batch is not None and self.rewrite_batch == self.skip_batch:
             yield f"rewriteBatch={self.rewrite_batch} and skipBatch={self.skip_batch} contradict each other: remove one of them."
         if once and self.kafka.get("enable.idempotence") == "false":
-            yield "kafka.enable.idempotence=false excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
+            yield (
+                "kafka.enable.idempotence=false cannot be combined with exactly-once: remove it, or set "
+                "deliveryGuarantee=at-least-once."
+            )
         for setting in excludes_idempotence(self.kafka):
             if once:
-                yield f"{setting} excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
+                yield f"{setting} cannot be combined with exactly-once: remove it, or set deliveryGuarantee=at-least-once."
             elif self.kafka.get("enable.idempotence") == "true":
-                yield f"{setting} excludes kafka.enable.idempotence=true: remove one of them."
+                yield f"{setting} cannot be combined with kafka.enable.idempotence=true: remove one of them."
         merged = producer_settings(self.kafka, exactly_once=once)
         yield from _timeouts(merged, once=once)
         if int(merged["queue.buffering.max.kbytes"]) * 1024 < int(merged["message.max.bytes"]):

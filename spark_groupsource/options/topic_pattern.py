@@ -58,7 +58,7 @@ def parse_topic_pattern(text: str) -> str:
     """
     pattern = text.strip()
     if not pattern:
-        raise ValueError("a regular expression that matches the whole name of a topic is expected")
+        raise ValueError("a regular expression that matches a topic's whole name is expected")
     if not pattern.isascii():
         raise ValueError("topic names have only ASCII letters, digits, '.', '_' and '-'")
     within, at = f"({pattern}", 0

@@ -74,7 +74,7 @@ def host(text: str) -> str:
 def not_blank(text: str) -> str:
     """Return the text without surrounding whitespace, and refuse an empty one."""
     if not text.strip():
-        raise ValueError("a text that is not empty is expected")
+        raise ValueError("a string that is not empty is expected")
     return text.strip()
 
 
@@ -98,7 +98,7 @@ def topic_names(text: str) -> tuple[str, ...]:
     for topic in topics:
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise ValueError(
-                f"{topic!r} cannot be the name of a topic, which has only letters, digits, '.', '_' and '-'. For a regular "
+                f"{topic!r} is not a valid topic name: topic names have only letters, digits, '.', '_' and '-'. For a regular "
                 "expression, use subscribePattern"
             )
     return topics

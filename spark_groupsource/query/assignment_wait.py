@@ -71,7 +71,7 @@ class AssignmentWait:
         if session.assignment.partitions or not topics_exist():
             return
         waits_s = min(self._drain_s + REBALANCE_S, session.deadline.left)
-        log.info("waiting up to %.0f s for a partition that another member releases", waits_s)
+        log.info("waiting up to %.0f s for another member to release a partition", waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
             if is_stopping() or (session.once(Ledger.ready) and session.positions):
                 return
@@ -79,11 +79,11 @@ class AssignmentWait:
             return  # they have not been adopted yet, and the reason has been logged
         unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
         log.warning(
-            "the group gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
-            "Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",
+            "the group gave this run no partition within %.0f s: other members own all of them. A run of Trigger.AvailableNow "
+            "or Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",
             waits_s,
-            f" Ranges that stream {stream.name} has confirmed may stay held for it in other queries until it "
-            "owns a partition again."
+            f" Other queries may still treat ranges that stream {stream.name} has confirmed as held until it owns a partition "
+            "again."
             if unseen
             else "",
         )
@@ -113,7 +113,6 @@ class AssignmentWait:
         if self._clock() - self._seen_at < REBALANCE_S:
             return False
         log.warning(
-            "the group has taken all partitions from this run, which ends now: what it has not read is for their new owners, "
-            "or for its next run",
+            "the group has taken all partitions from this run, so it ends now. Their new owners, or the next run, read the rest",
         )
         return True

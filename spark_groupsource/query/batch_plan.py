@@ -96,8 +96,9 @@ def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRang
     """
     if start > end:
         raise OptionError(
-            f"{partition}: the read would start at offset {start} and end at {end}. Give a start that is not above the end. The "
-            "end is endingOffsets, endingOffsetsByTimestamp or endingTimestamp; without these options it is the end of the log."
+            f"{partition}: the read would start at offset {start} and end at {end}. Set a start that is not above the end. The "
+            "end comes from endingOffsets, endingOffsetsByTimestamp or endingTimestamp; without these options, it is the end of "
+            "the log."
         )
     return (OffsetRange(start, end),)
 
@@ -192,8 +193,8 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
         if not missing:
             return found
     raise BrokerUnavailable(
-        f"No broker has answered for {min(missing, key=str)} for {options.poll_timeout_ms} ms "
-        "(kafkaConsumer.pollTimeoutMs), so nothing was read. Check that its leader is up and can be reached from the driver."
+        f"No broker has answered for {min(missing, key=str)} for {options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs), so "
+        "nothing was read. Check that the partition's leader is up and that the driver can reach it."
     )
 
 

@@ -237,7 +237,9 @@ class Cycle:
             CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
         if start.plan >= 0 and start.stream != end.stream:
-            raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
+            raise OffsetError(
+                f"The checkpoint has offsets from two streams, {start.stream} and {end.stream}, because it was edited or merged."
+            )
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
@@ -279,11 +281,11 @@ class Cycle:
         if not claims.waiting:
             return claims.granted
         raise ClaimTimeout(
-            f"A micro-batch of stream {stream.name} waits for {with_ranges(stream, claims.waiting, most=len(claims.waiting))}. "
-            f"This driver does not own these partitions now, and no member of group {self._options.group_id} has adopted them "
-            f"within {patience_ms} ms (assignmentTimeout). No record is lost. Restart the query, which then continues with this "
-            "micro-batch. A crashed member keeps its partitions until its session times out; `groupkafka describe --group "
-            f"{self._options.group_id}` shows the members."
+            f"A micro-batch of stream {stream.name} is waiting for "
+            f"{with_ranges(stream, claims.waiting, most=len(claims.waiting))}. This driver does not own these partitions, and no "
+            f"other member of group {self._options.group_id} adopted them within {patience_ms} ms (assignmentTimeout). No record "
+            "is lost. Restart the query, which then continues with this micro-batch. A crashed member keeps its partitions "
+            f"until its session times out; `groupkafka describe --group {self._options.group_id}` shows the members."
         )
 
     def committed(self, end: PlanOffset) -> None:
@@ -341,9 +343,9 @@ class Cycle:
             return
         self._warned_of_claims = True
         log.warning(
-            "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. A partition "
-            "that moves in that time is released with its claim unconfirmed, and other clients of the group read it again. Use "
-            "smaller micro-batches, or raise handoff.drainTimeout",
+            "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. If a "
+            "partition moves during that time, it is released with its claim unconfirmed, and other clients in the group read "
+            "the range again. Use smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,
         )
@@ -371,8 +373,9 @@ class Cycle:
             if not self._moved:
                 self._moved = True
                 log.warning(
-                    "the checkpoint is of Kafka cluster %s, but this is cluster %s: the query continues at the group's commits, "
-                    "and does not repeat its last micro-batch. If that was not finished, its records may be duplicated",
+                    "the checkpoint belongs to Kafka cluster %s, but this is cluster %s: the query continues from the group's "
+                    "committed offsets, and does not rerun its last micro-batch. If that micro-batch was not finished, its "
+                    "records may be duplicated",
                     offset.cluster,
                     cluster_id,
                 )

@@ -296,8 +296,8 @@ class DurableWatch:
             log.error("%s", error)
         except Exception as error:  # noqa: BLE001 -- a file system may raise anything, and that must not make the query fail
             self._warn_once(
-                "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are confirmed when the driver's "
-                "program reports it (spark_groupsource.register), or by the next trigger",
+                "checkpointLocation = %s: %s. Until it can be read, a micro-batch's claims are confirmed when the driver's "
+                "program reports the micro-batch as finished (spark_groupsource.register), or at the next trigger",
                 self._location,
                 without_password(str(error)),
             )
@@ -322,10 +322,10 @@ class DurableWatch:
             if claim.made and not self._can_notice and self._clock() - claim.at > UNREPORTED_S:
                 self._pause_s = LONGEST_PAUSE_S
                 self._warn_once(
-                    "checkpointLocation = %s, an option of the reader, has no micro-batch of this query. Check that the writer "
-                    "has the same location; without a scheme it is a path on this machine. Until then, the claims of a "
-                    "micro-batch are confirmed when the driver's program reports it (spark_groupsource.register), or by the next "
-                    "trigger",
+                    "checkpointLocation = %s (set on the reader) has no micro-batch from this query. Check that the writer uses "
+                    "the same location; without a scheme, it is a path on this machine. Until then, a micro-batch's claims are "
+                    "confirmed when the driver's program reports the micro-batch as finished (spark_groupsource.register), or "
+                    "at the next trigger",
                     self._location,
                 )
             return False
@@ -340,7 +340,7 @@ class DurableWatch:
         try:
             return self._reports.read(stream)
         except ReportsUnavailable as error:
-            self._warn_once("%s. What the driver's program reports of finished micro-batches is not read", error)
+            self._warn_once("%s. The driver program's reports of finished micro-batches are not read", error)
             return None
 
     def _warn_if_nothing_is_reported(self) -> None:
@@ -353,11 +353,11 @@ class DurableWatch:
         elif self._clock() - since > REPORTED_WITHIN_S:
             self._suspected = None
             self._warn_once(
-                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger, because nothing told the "
-                "source earlier that Spark had finished it. Until claims are confirmed, their records count as lag, and a "
-                "partition that moves has to wait. After a stop, other clients of the group read the records again. Call "
-                "spark_groupsource.register(spark) in the program that starts the query, or give the reader the option "
-                "checkpointLocation with the same value as the writer",
+                "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger, because the source was not "
+                "told earlier that Spark had finished it. Until claims are confirmed, their records count as lag, and their "
+                "partitions have to wait before they can move. If the query stops, other clients in the group read the records "
+                "again. Call spark_groupsource.register(spark) in the program that starts the query, or set the reader's "
+                "checkpointLocation option to the same value as the writer's",
                 open_s,
             )
 

@@ -144,7 +144,7 @@ class Joining:
             except NotAConsumerGroup as other_kind:
                 return other_kind
             except BrokerError as error:
-                log.info("checking whether the group is of another kind failed: %s", error)
+                log.info("failed to check the group's type: %s", error)
         return refused
 
     def _join_once(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
@@ -230,13 +230,13 @@ class Joining:
         member.close()
         if owned:
             raise BrokerUnavailable(
-                f"The group {self._options.group_id} assigned {listed(sorted(owned), 20)} to this driver, but within "
-                f"{self._options.assignment_timeout_ms} ms (assignmentTimeout) the brokers did not answer where to start reading"
-                f"{reason} Nothing was read. Check that the partitions' leaders and the group's coordinator are up."
+                f"The group {self._options.group_id} assigned {listed(sorted(owned), 20)} to this driver, but the brokers did "
+                f"not return the offsets to start from within {self._options.assignment_timeout_ms} ms "
+                f"(assignmentTimeout){reason} Nothing was read. Check that the partitions' leaders and the group's coordinator "
+                "are up."
             )
         raise AssignmentTimeout(
-            f"The group {self._options.group_id} gave this driver no assignment within "
-            f"{self._options.assignment_timeout_ms} ms (assignmentTimeout){reason} "
-            "Nothing was read. Another member may delay the rebalance until its session or max.poll.interval.ms times out. "
-            f"`groupkafka describe --group {self._options.group_id}` shows the members."
+            f"The group {self._options.group_id} gave this driver no assignment within {self._options.assignment_timeout_ms} ms "
+            f"(assignmentTimeout){reason} Nothing was read. Another member may be delaying the rebalance until its session or "
+            f"max.poll.interval.ms times out. `groupkafka describe --group {self._options.group_id}` shows the members."
         )

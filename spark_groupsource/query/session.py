@@ -192,7 +192,7 @@ class Session:
                 # Log the text: a log handler that keeps the error would keep the earlier member and its clients alive.
                 reason = str(error)
                 log.warning(
-                    "this driver leaves the group and joins it as a new member, because a commit got no answer: %s", reason
+                    "this driver leaves the group and rejoins it as a new member, because a commit got no response: %s", reason
                 )
             # The commit may still be on its way. If it arrived after the next claim, it would undo that claim. Reading the
             # commits back would not reveal it, but brokers refuse it once its member has left the group.

@@ -77,7 +77,8 @@ class StartingOffsets:
         else:
             unanswered = sorted(asked.keys() - found.keys())
             log.warning(
-                "the leaders of %d partitions do not answer: %s. The query looks up the starting offsets there once they answer",
+                "the leaders of %d partitions do not answer: %s. The query looks up these partitions' starting offsets once the "
+                "leaders answer",
                 len(unanswered),
                 listed(unanswered, 20),
             )
@@ -148,7 +149,7 @@ class StartingOffsets:
                 raise
         except GroupKafkaError as error:
             log.info(
-                "checking which partitions have no commit yet failed, and is tried again in %.0f s: %s",
+                "failed to check which partitions have no committed offset yet; retrying in %.0f s: %s",
                 ASK_FOR_COMMITS_EVERY_S,
                 error,
             )

@@ -50,7 +50,7 @@ def without_refused(
             refused |= set(partitions)
             log.warning(
                 "the last micro-batch of stream %s leaves out %s: the query no longer subscribes to the topic, and cannot read "
-                "the group's records of it. If the micro-batch had claimed the ranges, their records are missing from the "
+                "the group's records for it. If the micro-batch had claimed the ranges, their records are missing from the "
                 "output unless they had already reached it. %s",
                 stream.name,
                 with_ranges(stream, partitions),
@@ -78,7 +78,7 @@ def without_waiting(
         log.warning(
             "the last micro-batch of stream %s leaves out %s: the query no longer subscribes to the topic, and no other member "
             "has adopted the partitions within %d ms (assignmentTimeout). The micro-batch had not claimed the ranges, so the "
-            "group's position stays below them. A query of this group that subscribes to the topic reads them",
+            "group's position remains before them. A query in this group that subscribes to the topic reads them",
             stream.name,
             with_ranges(stream, unsubscribed),
             patience_ms,

@@ -106,7 +106,7 @@ def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, in
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 found[resource.name] = None
             log.info(
-                "The %s of topic %s is not known (%s), so batches have at most %d bytes, unless kafka.batch.size is set.",
+                "The %s of topic %s is unknown (%s), so batches have at most %d bytes unless kafka.batch.size is set.",
                 _LIMIT,
                 resource.name,
                 error.str(),

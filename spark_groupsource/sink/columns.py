@@ -48,7 +48,7 @@ def _problems(schema: StructType, topic: str | None) -> Iterator[str]:
             'selectExpr("to_json(struct(*)) AS value").'
         )
     if topic is None and TOPIC not in counts:
-        yield "No topic is given. Set the option topic, or add a column topic with the topic of each row."
+        yield "No topic is set. Set the topic option, or add a topic column with each row's topic."
     for field in schema:
         name = field.name.lower()
         if name in _ALLOWED and not _fits(name, field.dataType):
@@ -86,7 +86,7 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     if topic is not None:
         by_name.pop(TOPIC, None)
     elif by_name[TOPIC].null_count:
-        raise RecordRefused("A row has no topic: its column topic is null. Set the option topic, or filter such rows out.")
+        raise RecordRefused("A row has no topic: its topic column is null. Set the topic option, or filter out such rows.")
     else:
         by_name[TOPIC] = _topics(by_name[TOPIC])
     if PARTITION in by_name:
@@ -97,7 +97,7 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     if HEADERS in by_name:
         keys = by_name[HEADERS].flatten().flatten()[0]
         if keys.null_count:
-            raise RecordRefused("A row has a header whose key is null. Kafka does not allow that: leave such headers out.")
+            raise RecordRefused("A row has a header whose key is null. Kafka does not allow that: leave out such headers.")
         by_name[HEADERS] = _plain_headers(by_name[HEADERS])
     for name in (KEY, VALUE):
         if name in by_name:
@@ -123,8 +123,8 @@ def _topics(column: pa.Array) -> pa.Array:
         if not re.fullmatch(rb"[A-Za-z0-9._-]{1,249}", name) or name in (b".", b".."):
             shown = name[:80].decode("utf-8", "replace")
             raise RecordRefused(
-                f"A row has the topic {shown!r}, which is not a valid name of a topic. A name has 1 to 249 letters, digits, '.', "
-                "'_' and '-'. Correct the column topic, or filter such rows out."
+                f"A row has the topic {shown!r}, which is not a valid topic name. A topic name has 1 to 249 letters, digits, "
+                "'.', '_' and '-'. Correct the topic column, or filter out such rows."
             )
     return column
 

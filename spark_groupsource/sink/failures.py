@@ -80,29 +80,29 @@ _ADVICE: Mapping[int, str] = {
     ),
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or check its name.",
     KafkaError.UNKNOWN_TOPIC_OR_PART: (
-        "A broker does not know the topic, or a partition that was just added. Usually the next attempt of the task succeeds. If "
-        "it does not, check whether the topic was deleted."
+        "A broker has no metadata for the topic, or for a partition that was just added. Usually the next task attempt "
+        "succeeds. If it does not, check whether the topic was deleted."
     ),
-    KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition that the column partition names.",
+    KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition in the row's partition column.",
     KafkaError.MSG_SIZE_TOO_LARGE: (
-        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or filter such rows out. If the row is "
-        "smaller than both, a batch of rows was refused: set kafka.batch.size to the topic's max.message.bytes."
+        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or filter out such rows. If the row is "
+        "smaller than both, a batch of rows was too large: set kafka.batch.size to the topic's max.message.bytes."
     ),
     KafkaError.INVALID_RECORD: (
-        "Usually this is a row without a key in a topic with cleanup.policy=compact. Give each row a key, filter such rows out, "
+        "Usually this is a row without a key in a topic with cleanup.policy=compact. Give each row a key, filter out such rows, "
         "or choose another topic."
     ),
     KafkaError.INVALID_TIMESTAMP: (
-        "The clocks of the executor and of the brokers differ by more than the topic allows (message.timestamp.before.max.ms, "
-        "message.timestamp.after.max.ms). Set them to the same time."
+        "The executor's and the brokers' clocks differ by more than the topic allows (message.timestamp.before.max.ms, "
+        "message.timestamp.after.max.ms). Synchronize the clocks."
     ),
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
-        "kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms: lower the first or raise the "
-        "second. It must be longer than a task takes to write."
+        "kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms: lower the former or raise the "
+        "latter. kafka.transaction.timeout.ms must be longer than a task takes to write."
     ),
     **dict.fromkeys(
         (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
-        "Fewer replicas of the topic are in sync than its min.insync.replicas. Check the brokers that have its replicas.",
+        "The topic has fewer in-sync replicas than its min.insync.replicas requires. Check the brokers that have its replicas.",
     ),
     KafkaError._MSG_TIMED_OUT: "Check that the executor can reach the brokers, or raise kafka.delivery.timeout.ms.",
 }
@@ -119,7 +119,7 @@ TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
     BrokerUnavailable: (
         "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier attempt of the task "
-        "has left a transaction open, which ends after kafka.transaction.timeout.ms (120 s by default)."
+        "has left a transaction open, which is aborted after kafka.transaction.timeout.ms (120 s by default)."
     ),
 }
 """Advice for a failed request to read or commit a token."""
@@ -130,9 +130,9 @@ _CHECK: Mapping[type[GroupKafkaError], str] = {
 """Advice for errors whose code has no specific advice."""
 
 _FENCED_ADVICE = (
-    "Another attempt of this task has begun, or a second query runs on the same checkpoint or on a copy of it, and the two take "
-    "the transactional id from each other. Or the transaction took longer than kafka.transaction.timeout.ms. The rows of this "
-    "attempt are aborted, and `read_committed` consumers never see them. Stop a second query, or raise that timeout."
+    "Another attempt of this task has started, or a second query uses the same checkpoint or a copy of it, and has taken over "
+    "the transactional id. Or the transaction took longer than kafka.transaction.timeout.ms. This attempt's rows are aborted, "
+    "and `read_committed` consumers never see them. Stop the second query, or raise that timeout."
 )
 
 

@@ -123,8 +123,8 @@ def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> 
             end_transaction(settings, names.task(number), deadline.left)
     except GroupKafkaError as failed:
         log.warning(
-            "%s: a transaction of the micro-batch that was given up may still be open. Nothing is lost, but `read_committed` "
-            "consumers see nothing after it until the query is started again, or kafka.transaction.timeout.ms is over: %s",
+            "%s: a transaction from the failed micro-batch may still be open. Nothing is lost, but `read_committed` consumers "
+            "cannot read past it until the query is restarted, or kafka.transaction.timeout.ms has passed: %s",
             names.driver,
             failed,
         )

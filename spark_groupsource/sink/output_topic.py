@@ -72,6 +72,6 @@ def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
             return
     raise TopicNotFound(
         f"The output topic {topic} does not exist, or was deleted. Nothing has been written to it. Create it, or check its name. "
-        "If it was deleted, the offsets of an exactly-once query were deleted with it. Once the topic exists again, such a query "
-        "ends with BatchUnknown, and you choose between rewriteBatch and skipBatch."
+        "If it was deleted, the offsets of an exactly-once query were deleted with it. Once the topic exists again, such a "
+        "query fails with BatchUnknown, and you choose between rewriteBatch and skipBatch."
     )

@@ -150,7 +150,7 @@ def plan_task(
         # The name was changed and then changed back, and in between, part of this micro-batch was written under the other name.
         raise _written_elsewhere(task, batch, elsewhere or ())
     elif token is None and driver is not None and driver.wrote is not None and number in driver.wrote:
-        raise _unknown(task, batch, f"The offset of this task has expired, and those of others may have expired, too. {_EXPIRY}")
+        raise _unknown(task, batch, f"This task's offset has expired, and those of other tasks may have expired, too. {_EXPIRY}")
     return Plan(write=True)
 
 
@@ -165,7 +165,8 @@ def _check_elsewhere(task: str, batch: int, token: Token | None, driver: BatchTo
         raise _unknown(
             task,
             batch,
-            "Another client, or another version of this package, has committed to a group in which the sink records this.",
+            "Another client, or another version of this package, has committed to a group in which the sink records what it has "
+            "written.",
         )
     finished = max((place.driver.batch for place in elsewhere if place.driver is not None), default=-1)
     if finished < batch - 1:
@@ -177,46 +178,48 @@ def _why_behind(finished_elsewhere: int, token: Token | None, driver: BatchToken
     finished = max(finished_elsewhere, -1 if driver is None else driver.batch)
     if finished < 0:
         return (
-            "The query's groups have no offset of a finished micro-batch: it has expired, or was deleted together with its "
+            "The query's groups have no offset for a finished micro-batch: it has expired, or was deleted together with its "
             f"topic, or deliveryGuarantee was changed. {_EXPIRY}"
         )
     if token is not None and driver is not None and driver.batch == finished and driver.batch < token.batch:
         # Spark has finished that micro-batch, so the driver once had a newer token, which an older one has replaced.
         return (
-            f"The driver's offset is that of micro-batch {finished}, but this task has written micro-batch {token.batch} since. "
-            "So a second driver on this checkpoint, or on a copy of it, has committed its offset late, or deliveryGuarantee was "
-            "at-least-once for a while. Make sure that only one driver runs. If a second driver was the cause, rewriteBatch "
-            "duplicates nothing, because tasks recognise the rows that they have written."
+            f"The driver's offset is for micro-batch {finished}, but this task has since written micro-batch {token.batch}. So a "
+            "second driver that uses this checkpoint, or a copy of it, has committed its offset late, or deliveryGuarantee was "
+            "at-least-once for a while. Make sure that only one driver is running. If a second driver was the cause, "
+            "rewriteBatch duplicates nothing, because tasks do not write rows again that they have already written."
         )
     return (
-        f"The latest micro-batch that the query's offsets show as finished is {finished}. Since then, deliveryGuarantee was "
+        f"According to the query's offsets, the latest finished micro-batch is {finished}. Since then, deliveryGuarantee was "
         "at-least-once, or transactionalIdPrefix or topic was changed and the offsets under the other name have expired, or a "
-        "second driver on this checkpoint, or on a copy of it, has committed its offset late."
+        "second driver that uses this checkpoint, or a copy of it, has committed its offset late."
     )
 
 
 def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
     return CheckpointBehindSink(
         f"{task}: the query is about to write micro-batch {batch}, but micro-batch {newest} is already in the topic. The "
-        "checkpoint was restored from an older copy, or a second driver runs on it, or on a copy of it. This task has written "
+        "checkpoint was restored from an older copy, or a second driver is using it, or a copy of it. This task has written "
         "nothing. Choose:\n"
-        "  - Start the query with its latest checkpoint. No row is missing or duplicated.\n"
-        f"  - Set another transactionalIdPrefix together with rewriteBatch={batch}. Then everything after this checkpoint is "
-        f"written again. No row is missing. Rows of micro-batches {batch} to {newest} may be duplicated."
+        "  - Start the query from its latest checkpoint. No row is missing or duplicated.\n"
+        f"  - Set another transactionalIdPrefix together with rewriteBatch={batch}. The query then writes everything after this "
+        f"checkpoint again. No row is missing, but rows of micro-batches {batch} to {newest} may be duplicated."
     )
 
 
 def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> WrittenElsewhere:
     rows, places = _rows_elsewhere(batch, elsewhere)
-    part = "all" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "a part"
+    part = "all" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "part"
     return WrittenElsewhere(
         f"{task}: the query is about to write micro-batch {batch}, but {part} of it, {rows} rows, was written with {places}. "
         "transactionalIdPrefix or topic was changed while this micro-batch was half written. This task has written nothing. "
-        "Choose:\n  - Start the query with its old prefix and topic. Once this micro-batch is finished, stop the query and "
-        "change them. No row is missing or duplicated.\n"
-        f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing, and {rows} rows are duplicated.\n"
-        f"  - skipBatch={batch}: no more of the micro-batch is written. No rows are duplicated, but all rows except "
-        f"those {rows} are missing."
+        "Choose:\n"
+        "  - Start the query with its old prefix and topic. Once this micro-batch is finished, stop the query and change them. "
+        "No row is missing or duplicated.\n"
+        f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing, but {rows} rows are "
+        "duplicated.\n"
+        f"  - skipBatch={batch}: nothing more of the micro-batch is written. No row is duplicated, but all rows except those "
+        f"{rows} are missing."
     )
 
 
@@ -244,23 +247,23 @@ def check_elsewhere_again(
         return
     if is_behind(batch, None, before) and newest > batch:
         raise CheckpointBehindSink(
-            f"{name}: micro-batch {batch} is written, but micro-batch {newest} had been written before, with "
-            f"{_rows_elsewhere(newest, elsewhere)[1]}. The checkpoint was restored from an older copy, and "
-            "transactionalIdPrefix or topic was changed, and the brokers did not list those groups when the tasks looked for "
-            f"them. Rows of micro-batch {batch} may be duplicated. Choose:\n"
-            "  - Start the query with its latest checkpoint, and with the earlier transactionalIdPrefix and topic. No other "
-            "row is missing or duplicated.\n"
-            f"  - rewriteBatch={batch}: the query continues with this checkpoint, and writes everything after it again. No row "
-            f"is missing. Rows of micro-batches {batch} to {newest} may be duplicated."
+            f"{name}: micro-batch {batch} has been written, but micro-batch {newest} had been written before, with "
+            f"{_rows_elsewhere(newest, elsewhere)[1]}. The checkpoint was restored from an older copy, and transactionalIdPrefix "
+            "or topic was changed, and the brokers did not list those groups when the tasks looked for them. Rows of "
+            f"micro-batch {batch} may be duplicated. Choose:\n"
+            "  - Start the query from its latest checkpoint, with the earlier transactionalIdPrefix and topic. No other row is "
+            "missing or duplicated.\n"
+            f"  - rewriteBatch={batch}: the query continues from this checkpoint, and writes everything after it again. No row "
+            f"is missing, but rows of micro-batches {batch} to {newest} may be duplicated."
         )
     if not any(place.newest == batch for place in elsewhere):
         return
     rows, places = _rows_elsewhere(batch, elsewhere)
     raise WrittenElsewhere(
-        f"{name}: micro-batch {batch} is written, but {rows} rows of it had been written before, with {places}. "
+        f"{name}: micro-batch {batch} has been written, but {rows} of its rows had been written before, with {places}. "
         "transactionalIdPrefix or topic was changed while this micro-batch was half written, and the brokers did not list those "
         f"groups when its tasks looked for them. So up to {rows} rows are duplicated. To continue with the rows that are in the "
-        f"topic, set rewriteBatch={batch} or skipBatch={batch}: both write and remove nothing more."
+        f"topic, set rewriteBatch={batch} or skipBatch={batch}: neither of them writes or removes anything more."
     )
 
 
@@ -277,10 +280,12 @@ _EXPIRY = "Offsets expire after offsets.retention.minutes (7 days by default) wi
 def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
     return BatchUnknown(
         f"{task}: the sink cannot tell whether micro-batch {batch} is already in the topic. {why} This task has written nothing. "
-        f"Choose:\n  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing. If the query was "
-        "stopped in this micro-batch, the rows that it had written by then are duplicated. If it was stopped while it waited for "
-        f"data, none are.\n  - skipBatch={batch}: none of the micro-batch is written now. No rows are duplicated, but those that "
-        "the query had not written by then are missing."
+        "Choose:\n"
+        f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing. If the query was stopped during "
+        "this micro-batch, the rows that it had written by then are duplicated. If it was stopped while it was waiting for "
+        "data, none are.\n"
+        f"  - skipBatch={batch}: no row of the micro-batch is written now. No row is duplicated, but the rows that the query had "
+        "not written by then are missing."
     )
 
 
@@ -324,22 +329,22 @@ def check_same(task: str, batch: int, before: Written, now: Written, choice: Cho
     if now == before or choice.covers(batch):
         return now == before
     raise ReplayDiffers(
-        f"{task}: the topic has {before.rows} rows of micro-batch {batch} from this task, which now has {now.rows} rows"
-        f"{' with different content' if before.rows == now.rows else ''}. The query or its input changed while this micro-batch "
-        "was half written: its code or its number of tasks was changed, its results differ on every run, or another query has "
-        "read a range of it since (heldClaims=reread). Rows that moved from one task to another may already be duplicated. "
-        f"{_choices(batch, before.rows, now.rows)}"
+        f"{task}: the topic has {before.rows} rows of micro-batch {batch} from this task, which now has {now.rows} "
+        f"rows{' with different content' if before.rows == now.rows else ''}. The query or its input changed while this "
+        "micro-batch was half written: its code or its number of tasks was changed, its results differ on every run, or another "
+        "query has since read one of its ranges (heldClaims=reread). Rows that moved from one task to another may already be "
+        f"duplicated. {_choices(batch, before.rows, now.rows)}"
     )
 
 
 def _choices(batch: int, before: int, now: int) -> str:
     return (
         "Choose:\n"
-        "  - Start the query as it was. No row is missing or duplicated.\n"
-        f"  - rewriteBatch={batch}: the {now} rows are written, and the {before} rows of the earlier attempt stay. No row is "
-        f"missing, and up to {min(before, now)} rows are duplicated.\n"
-        f"  - skipBatch={batch}: no task writes anything more of the micro-batch. This choice duplicates no row. Up to {now} "
-        "of these rows are missing, and so are the rows of tasks that have not written."
+        "  - Start the query as it was before. No row is missing or duplicated.\n"
+        f"  - rewriteBatch={batch}: the {now} rows are written, and the {before} rows from the earlier attempt stay in the "
+        f"topic. No row is missing, but up to {min(before, now)} rows are duplicated.\n"
+        f"  - skipBatch={batch}: no task writes any more rows of the micro-batch. No row is duplicated, but up to {now} of these "
+        "rows are missing, and so are the rows of tasks that have not written yet."
     )
 
 
@@ -402,8 +407,8 @@ def check_batch(
     """
     if before is not None and before.batch > batch:
         raise CheckpointBehindSink(
-            f"Micro-batch {batch} is written, but micro-batch {before.batch} is already in the topic: a second driver runs on "
-            "the same checkpoint, or on a copy of it. No row is missing or duplicated. Stop one of the two drivers."
+            f"Micro-batch {batch} has been written, but micro-batch {before.batch} is already in the topic: a second driver is "
+            "using the same checkpoint, or a copy of it. No row is missing or duplicated. Stop one of the two drivers."
         )
     if choice.covers(batch):
         return
@@ -413,12 +418,12 @@ def check_batch(
         raise ReplayDiffers(
             f"Micro-batch {batch} now has {tasks} tasks with {rows} rows, all of which are written. An earlier attempt wrote "
             f"{earlier} rows in tasks that have none now ({listed(strangers, 5)}). The query, its number of tasks, or its input "
-            "(heldClaims=reread) changed while this micro-batch was half written. No row is missing, and up to "
+            "(heldClaims=reread) changed while this micro-batch was half written. No row is missing, but up to "
             f"{min(earlier, rows)} rows are duplicated. To continue with the rows that are in the topic, set "
-            f"rewriteBatch={batch} or skipBatch={batch}: both do the same here."
+            f"rewriteBatch={batch} or skipBatch={batch}: both have the same effect here."
         )
     if before is not None and before.batch == batch and before.rows != rows:
         raise ReplayDiffers(
-            f"Micro-batch {batch} has {rows} rows now, but an earlier attempt had written all of it with {before.rows} rows. So "
+            f"Micro-batch {batch} now has {rows} rows, but an earlier attempt had written all of it, with {before.rows} rows. So "
             f"its results differ on every run. {_choices(batch, before.rows, rows)}"
         )

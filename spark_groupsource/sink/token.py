@@ -205,10 +205,10 @@ def _parsed(parse: Callable[[Committed, str, str], T], commit: Committed, group:
     except ValueError:
         raise TokenUnreadable(
             f"The offset {commit.offset} of group {group} has metadata that the sink did not write. The sink records in this "
-            "group which micro-batch it has written, so no other client may commit to it, or reset its offsets. The query ends, "
-            "because it can no longer tell what is in the topic. Find the client that committed there, and stop it. Choose "
-            "another transactionalIdPrefix. If the query then ends with BatchUnknown, choose between rewriteBatch and skipBatch "
-            "(docs/sink.md)."
+            "group which micro-batch it has written, so no other client may commit to it, or reset its offsets. The query "
+            "fails, because it can no longer tell what is in the topic. Find the client that committed there, and stop it. "
+            "Choose another transactionalIdPrefix. If the query then fails with BatchUnknown, choose between rewriteBatch and "
+            "skipBatch (docs/sink.md)."
         ) from None
 
 

@@ -158,7 +158,7 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
         try:
             return _write_as(client, settings, names, attempt, topics_of(first), remembered, may_be_kept=may_be_kept)
         except _KeptFailed as failed:
-            log.info("the kept producer has failed, so a new one writes the task: %s", failed)
+            log.info("the reused producer has failed, so a new one writes the task's rows: %s", failed)
             may_be_kept = False
         except OptionError:
             if client is settings.producer:
@@ -281,7 +281,7 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
         return _delivered(settings, topics_of(first), remembered, may_be_kept=True)
     except _KeptFailed as failed:
         # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
-        log.info("the kept producer has failed, so a new one writes the task: %s", failed)
+        log.info("the reused producer has failed, so a new one writes the task's rows: %s", failed)
         return _delivered(settings, topics_of(first), remembered, may_be_kept=False)
 
 
@@ -396,7 +396,7 @@ class _TaskWriter:
         try:
             plan = plan_task(self._id, task, batch, token, driver, choice, elsewhere)
         except (BatchUnknown, WrittenElsewhere) as unknown:
-            raise type(unknown)(f"{unknown}\nThis task has {self._count(rows).rows} rows of it now.") from None
+            raise type(unknown)(f"{unknown}\nThis task now has {self._count(rows).rows} rows of it.") from None
         if not plan.write:
             return self._report_unwritten(plan.before, self._count(rows))
         # 4. Leave a mark before the transaction begins. If this process dies and the next run has fewer tasks, only the mark
@@ -432,10 +432,10 @@ class _TaskWriter:
         if not isinstance(error, WriterFenced) or self.open_s * 1000 < timeout_ms:
             return error
         return WriterFenced(
-            f"{self.doing}: the task wrote for {self.open_s:.0f} s, and its transaction may take {timeout_ms / 1000:g} s "
-            "(kafka.transaction.timeout.ms). So the brokers have aborted it, and `read_committed` consumers see none of its "
-            "rows. Raise kafka.transaction.timeout.ms, up to the brokers' transaction.max.timeout.ms (900000 by default), or "
-            "make the micro-batches smaller, for example with maxOffsetsPerTrigger."
+            f"{self.doing}: the task wrote for {self.open_s:.0f} s, but its transaction may take no longer than "
+            f"{timeout_ms / 1000:g} s (kafka.transaction.timeout.ms). So the brokers have aborted it, and `read_committed` "
+            "consumers see none of its rows. Raise kafka.transaction.timeout.ms, up to the brokers' transaction.max.timeout.ms "
+            "(900000 by default), or make the micro-batches smaller, for example with maxOffsetsPerTrigger."
         )
 
     def prove(self, topics: Collection[str]) -> None:
@@ -537,10 +537,10 @@ class _TaskWriter:
         batch, topics = self._attempt.batch, tuple(sorted(self._producer.topics))
         earlier = NOTHING if before is None else before
         if before is not None and check_same(self._id, batch, before, now, self._settings.choice):
-            log.info("%s: the %d rows of micro-batch %d are in the topic already", self._id, now.rows, batch)
+            log.info("%s: the %d rows of micro-batch %d are already in the topic", self._id, now.rows, batch)
             return Report(skipped=now.rows, topics=topics)
         log.warning(
-            "%s: micro-batch %d is in the topic with %d rows of this task. Its %d new rows are not written (skipBatch).",
+            "%s: micro-batch %d is in the topic with %d rows from this task. Its %d new rows are not written (skipBatch).",
             self._id,
             batch,
             earlier.rows,

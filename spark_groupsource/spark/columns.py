@@ -95,7 +95,7 @@ def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
         if count > 1:
             yield f"The schema has {known.get(lower, lower)} more than once (names are not case-sensitive)."
     if include_headers and "headers" not in counts:
-        yield "includeHeaders is true, but the schema has no headers: add them to the schema, or remove the option."
+        yield "includeHeaders is true, but the schema has no headers column. Add the column, or remove the option."
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:

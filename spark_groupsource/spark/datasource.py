@@ -72,7 +72,7 @@ class GroupKafkaDataSource(DataSource):
         from spark_groupsource.spark.sink_writers import batch_writer
 
         if overwrite:
-            raise OptionError("mode('overwrite') is not possible, because Kafka can only append. Use mode('append').")
+            raise OptionError("mode('overwrite') is not supported, because Kafka can only append. Use mode('append').")
         return batch_writer(self._sink_settings(schema, "batch"), schema)
 
     @shown_alone()

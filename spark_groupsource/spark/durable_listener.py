@@ -169,8 +169,8 @@ class SharedGroups:
     def _warn_of_state(self, source: Source) -> None:
         if source.has_state and self._is_new(source.query):
             log.warning(
-                "Query %s keeps state, and group %s has other members for the same topics. When a partition moves, the state of "
-                "its keys does not move with it, and results become wrong without an error. Give the query its own "
+                "Query %s keeps state, and group %s has other members for the same topics. When a partition moves, the state "
+                "for its keys does not move with it, so results become wrong without an error. Give the query its own "
                 "kafka.group.id (docs/running.md, Stateful queries).",
                 source.name,
                 source.offset["group"],
@@ -231,7 +231,7 @@ class DurableListener(StreamingQueryListener):
                 self._warned = True
                 log.warning(
                     "finished micro-batches are not reported to the groupkafka source: %s. Their claims stay unconfirmed until "
-                    "the next trigger, unless the reader has the option checkpointLocation",
+                    "the next trigger, unless the reader's checkpointLocation option is set",
                     error,
                 )
         _shared_groups.progressed(progress)
@@ -264,4 +264,4 @@ def listen(spark: SparkSession) -> None:
             spark.conf.set(ADDED, _THIS_PROCESS)  # first, because if Spark refuses it, each call would add another listener
             spark.streams.addListener(DurableListener())
     except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with its own error
-        log.info("this session accepts no listener, so finished micro-batches are not reported to the source: %s", refused)
+        log.info("this session does not accept a listener, so finished micro-batches are not reported to the source: %s", refused)

@@ -108,9 +108,9 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
 def _refuse_connect(queries: Sequence[StreamingQuery]) -> None:
     if any(type(query).__module__.startswith("pyspark.sql.connect") for query in queries):
         raise NotWithSparkConnect(
-            "a query of Spark Connect cannot be stopped gracefully, because its driver may run on another host. Nothing was "
-            "stopped. Call query.stop(): it interrupts the running micro-batch, whose ranges stay claimed until you start the "
-            "query again on its checkpoint"
+            "a Spark Connect query cannot be stopped gracefully, because its driver may run on another host. Nothing was "
+            "stopped. Call query.stop(): it interrupts the running micro-batch, whose ranges remain claimed until you restart "
+            "the query from its checkpoint"
         )
 
 
@@ -174,8 +174,8 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
         return not [stop for stop in stops if stop.warn_of_claims()] and not hanging
     except ReportsUnavailable as error:
         log.warning(
-            "the source cannot be asked to plan nothing new: %s. The queries were stopped as by query.stop(), so the ranges of "
-            "interrupted micro-batches stay claimed until you start the queries again on their checkpoints",
+            "the source cannot be asked to stop reading new records: %s. The queries were stopped as if by query.stop(), so the "
+            "ranges of interrupted micro-batches remain claimed until you restart the queries from their checkpoints",
             error,
         )
         return False
@@ -193,8 +193,8 @@ def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
     except Exception as error:  # noqa: BLE001 -- usually Java's TimeoutException after `spark.sql.streaming.stopTimeout`
         hanging.append(query)
         log.warning(
-            "query %s has not ended: %s. Its code is still running and may write more rows, and its claims may stay unconfirmed. "
-            "End this program, and start the query again on its checkpoint",
+            "query %s has not stopped: %s. Its code is still running and may write more rows, and its claims may stay "
+            "unconfirmed. End this program, and restart the query from its checkpoint",
             query.name or query.id,
             " ".join(str(error).splitlines()[:2]),
         )
@@ -308,8 +308,8 @@ class _Stop:
             return False
         if not lines:
             log.warning(
-                "query %s was stopped before it had read its checkpoint. Ranges that an earlier run has claimed stay claimed "
-                "until you start the query again",
+                "query %s was stopped before it had read its checkpoint. Ranges that an earlier run claimed remain claimed "
+                "until you restart the query",
                 self._query.name or self._query.id,
             )
             return True
@@ -322,15 +322,16 @@ class _Stop:
         for stream in sorted(may_be_claimed):
             if stream in unfinished:
                 log.warning(
-                    "a micro-batch of stream %s was interrupted, so %s may stay claimed, and only this query will read them. "
-                    "Start it again on its checkpoint. If it ran out of time, use a longer timeout_s, or smaller micro-batches",
+                    "a micro-batch of stream %s was interrupted, so %s may remain claimed, and only this query will read them. "
+                    "Restart the query from its checkpoint. If the micro-batch ran out of time, use a longer timeout_s, or "
+                    "smaller micro-batches",
                     stream,
                     _ranges(unfinished[stream]),
                 )
             else:
                 log.warning(
                     "the source of stream %s has not confirmed its last micro-batch. Its rows are written, but its ranges may "
-                    "stay claimed, as `groupkafka claims` shows. The query confirms them when you start it again",
+                    "remain claimed, as `groupkafka claims` shows. The query confirms them when you restart it",
                     stream,
                 )
         return bool(may_be_claimed)

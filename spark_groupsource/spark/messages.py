@@ -102,6 +102,7 @@ def warn_of_blanks(group: str) -> None:
     """Warn about blanks around a group's name. A query without them is in a different group, and shares no partitions."""
     if group != group.strip():
         log.warning(
-            "kafka.group.id = %r has blanks around the name. To Kafka they are a part of it, so this is another group than %r",
+            "kafka.group.id = %r has blanks around the name. To Kafka, they are part of the name, so this is a different group "
+            "from %r",
             *(group, group.strip()),
         )

@@ -136,9 +136,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         """
         if end.plan == self._newest_plan and start.plan > self._newest_commit:
             raise AsynchronousProgress(
-                "Spark asks for a micro-batch before its logs have the previous one, so asynchronous progress tracking is on. "
-                "The query could then read records that are in no log. Remove asyncProgressTrackingEnabled from the options of "
-                "writeStream, and restart the query on its checkpoint."
+                "Spark asked for a micro-batch before it had logged the previous one, so asynchronous progress tracking is on. "
+                "The query could then read records that no log contains. Remove asyncProgressTrackingEnabled from writeStream's "
+                "options, and restart the query from its checkpoint."
             )
 
     def _running(self) -> Cycle:

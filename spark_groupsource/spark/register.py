@@ -176,11 +176,11 @@ def _instead_of(python: str) -> str:
     """Return advice, as a clause, on how to make Spark start a Python that can run the source."""
     folder, *rest = Path(python).parts
     if not rest or os.path.isabs(python):
-        return f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+        return f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is created"
     # On the executors, any other path would not point into the archive.
     return (
-        f"If executors unpack {folder} from an archive (--archives), the driver has to find the same at this path: make the "
-        f"archive of {sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
+        f"If executors unpack {folder} from an archive (--archives), the driver needs the same environment at this path: create "
+        f"the archive from {sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
     )
 
 

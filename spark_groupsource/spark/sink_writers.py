@@ -155,7 +155,7 @@ class _StreamWriter(_Writer):
         if not_written:
             log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, not_written)
         log.info(
-            "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
+            "Micro-batch %d: %d rows written, %d already in the topic, by %d tasks. The longest commit took %d ms.",
             batchId,
             written,
             skipped,
@@ -175,9 +175,9 @@ class _StreamWriter(_Writer):
         # Spark does not pass the query here, but a task that has written does. The checkpoint has it, too, if it can be read.
         query = done[0].query if done else query_of_checkpoint(self._checkpoint)
         self._speak_for(query)
-        log.info("Micro-batch %d is given up; %d of its tasks have not written.", batchId, len(unfinished))
+        log.info("Micro-batch %d is aborted; %d of its tasks have not written.", batchId, len(unfinished))
         if query is None:
-            log.info("Transactions of workers that were killed stay open until the query is restarted, or they time out.")
+            log.info("Killed workers' transactions stay open until the query is restarted, or until they time out.")
             return
         from spark_groupsource.sink.finishing import abort
 
@@ -247,7 +247,7 @@ def _this_attempt(context: TaskContext) -> Attempt:
     batch, query = context.getLocalProperty(_BATCH_ID), query_of_task()
     if batch is None or query is None:
         raise SinkError(
-            "This platform does not tell a task the number of its micro-batch, so the sink cannot write exactly once here. No "
+            "This platform does not tell a task which micro-batch it belongs to, so the sink cannot write exactly once here. No "
             "row of the task has been written. Set deliveryGuarantee=at-least-once."
         )
     return Attempt(int(batch), context.partitionId(), _run_of(context), query, context.attemptNumber())

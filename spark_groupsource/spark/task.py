@@ -138,9 +138,9 @@ class BatchTaskReader(PromptlyAcknowledged):
             done = TopicPartition(partition.ranges[0].topic, partition.ranges[0].partition)
             if is_cut:
                 log.warning(
-                    "%s: its log was cut off while this task read it, so offset %d was not committed for group %s. The group's "
-                    "next read begins at the previous commit. It reads everything that the log has now, and may return records "
-                    "again that this read has returned",
+                    "%s: its log was truncated while this task was reading it, so offset %d was not committed for group %s. The "
+                    "group's next read begins at the previous committed offset. It reads everything that the log has by then, "
+                    "and may return records that this read has already returned",
                     done,
                     partition.commit,
                     self._group_id,

@@ -91,9 +91,10 @@ class SparkPosition:
         only_announces = start == end
         if only_announces and self.has_planned and end != self.start:
             raise OffsetError(
-                "Spark asked for a micro-batch before it announced where the checkpoint ends, so it does not fit the checkpoint. "
-                "Nothing was read. Spark before 4.2 does this if spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. "
-                "Unset it. Trigger.AvailableNow then runs one micro-batch."
+                "Spark asked for a micro-batch before it announced where the checkpoint ends, so the micro-batch may not match "
+                "the checkpoint. Nothing was read. Spark before 4.2 does this if "
+                "spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. Unset it. Trigger.AvailableNow then runs one "
+                "micro-batch."
             )
         self.start = end
         return not only_announces

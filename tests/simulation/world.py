@@ -68,7 +68,7 @@ class World:
         self.epochs = [0] * setting.partitions
         """The leader epochs of the partitions now."""
         self.recreated = 0
-        """How often the topic was deleted and created again."""
+        """How often the topic was deleted and recreated."""
         self.writes = 0
         self.written: dict[str, int] = {}
         """The newest plan of each stream that a record of its own has had."""

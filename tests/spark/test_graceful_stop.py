@@ -206,7 +206,7 @@ def test_past_the_timeout_it_is_interrupted_and_says_what_stays_claimed(
     releasing.join()
     (warning,) = warnings(caplog)
     assert f"{backlog}-0 [10, 20)" in warning
-    assert "Start it again on its checkpoint" in warning
+    assert "Restart the query from its checkpoint" in warning
     until(lambda: left(backlog)[1] == 0, "the member has left")
     assert left(backlog)[0] == 4
     query.start(foreach_batch=slow)

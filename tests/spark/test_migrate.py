@@ -67,7 +67,7 @@ def test_a_query_goes_on_where_sparks_own_source_stopped(
         assert "dry run" in migrate(old, name).output
         done = migrate(old, name, "--execute")
         assert done.exit_code == 0, done.output
-        assert f"added after the checkpoint, starts at its beginning: {name}-3" in done.output
+        assert f"added after the checkpoint, so it is read from the beginning: {name}-3" in done.output
         new.start(processingTime="200 milliseconds").until_rows(500)
     new.until_rows(len(every_offset(cluster, name)) - len(stood_at))
     new.stop()
@@ -96,7 +96,7 @@ def test_a_micro_batch_that_failed_is_read_by_the_new_query_when_that_is_said(
     assert not ADMISSION_CONTROL or (old.folder / "checkpoint" / "offsets" / "1").read_text().startswith("v2\n")
     refused = migrate(old, name, "--execute")
     assert refused.exit_code == 1
-    assert "Micro-batch 1 was begun but not committed" in refused.output
+    assert "Micro-batch 1 was started but not committed" in refused.output
     assert migrate(old, name, "--execute", "--uncommitted", "reread").exit_code == 0
     new = queries("new", name)
     new.run()

@@ -34,11 +34,11 @@ def test_one_without_its_newest_commit_is_refused_and_its_advice_brings_each_row
     lose_newest_commit(query)
     assert len(query.rows()) == 3
     for _ in range(2):
-        with pytest.raises(StreamingQueryException, match="The group's records show that a micro-batch of stream") as refused:
+        with pytest.raises(StreamingQueryException, match="According to the group, a micro-batch of stream") as refused:
             query.run()
     said = str(refused.value)
     (first,) = re.findall(rf"{name}-0 \[(\d+), 6\), and the group's position is 6\n", said)
-    (command,) = re.findall(r"output lacks the rows.*`groupkafka (reset-offsets .*?)`", said)
+    (command,) = re.findall(r"output does not have this micro-batch's rows.*`groupkafka (reset-offsets .*?)`", said)
     given = command.replace("NAME:PARTITION", f"{name}:0").replace("FIRST", first).split()
     where = ["--bootstrap-server", cluster.bootstrap_servers, "--group", f"group-of-{name}"]
     done = CliRunner().invoke(main, [*given, *where])

@@ -52,7 +52,7 @@ def test_two_queries_of_one_group_read_each_record_once_while_one_stops_and_one_
         c.start(processingTime="500 milliseconds")
         until(lambda: owned_by(a) == 3 and owned_by(c) == 3, "the third query owns three partitions")
         until(lambda: written.total() >= 5_000, "5,000 records")
-    # What the stopped query had claimed and not confirmed is its own: it reads it when it is started again.
+    # What the stopped query had claimed but not confirmed is its own: it reads it when it is started again.
     b.start(processingTime="500 milliseconds")
     until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "lag 0 in the whole group", timeout_s=180)
     for pipeline in (a, b, c):

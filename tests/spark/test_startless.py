@@ -171,4 +171,4 @@ def test_a_checkpoint_without_its_newest_commit_is_refused(
         query.stop()
     (query.folder / "checkpoint" / "commits" / "1").unlink()
     query.start(foreach_batch=batches)
-    assert "The group's records show that a micro-batch of stream" in query.failure()
+    assert "According to the group, a micro-batch of stream" in query.failure()

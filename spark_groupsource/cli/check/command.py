@@ -58,9 +58,9 @@ _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold r
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The source's options as a Java properties file: kafka.group.id=orders, one option on each line.",
+    help="The source's options as a Java properties file: kafka.group.id=orders, one option per line.",
 )
-@click.option("--sink", "writes", is_flag=True, help="The file has the options of the sink (writeStream), not of the source.")
+@click.option("--sink", "writes", is_flag=True, help="The file has the sink's options (writeStream), not the source's.")
 @json_option
 def check(conf: Path, writes: bool, as_json: bool) -> None:
     """Test a query's options against the brokers, and report what is wrong and what to do.
@@ -111,7 +111,7 @@ def check_source(path: Path) -> Iterator[Finding]:
     except OptionError as wrong:
         yield from (error("options", problem) for problem in wrong.problems)
         return
-    yield ok("options", f"{path}: all options are known and fit together")
+    yield ok("options", f"{path}: all options are known and compatible")
     source = Source(options)
     if not (yield from reach_brokers(source)):
         return
@@ -134,7 +134,7 @@ def check_sink(path: Path) -> Iterator[Finding]:
         return
     settings = options.sink_settings("stream")
     guarantee = "exactly-once" if settings.exactly_once else "at-least-once"
-    yield ok("options", f"{path}: all options are known and fit together; deliveryGuarantee={guarantee}")
+    yield ok("options", f"{path}: all options are known and compatible; deliveryGuarantee={guarantee}")
     sink = Sink(options.kafka, settings)
     if not (yield from reach_brokers(sink)):
         return

@@ -64,7 +64,7 @@ def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
     """Report files in the settings that cannot be read. librdkafka would report a missing file only as a TLS failure."""
     for name, value in sorted(kafka.items()):
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
-            text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
+            text = f"{value}: there is no such file, or this user is not allowed to read it (librdkafka's setting {name})."
             yield error("options", f"{text} The driver and each executor need the file at this path.")
 
 

@@ -75,7 +75,7 @@ def _state_text(group: GroupView | None) -> str:
     if group is None:
         return "the group does not exist yet; the query creates it"
     commits = sum(view.commit is not None for view in group.partitions)
-    return f"{group.state}, {count(len(group.members), 'member')}, commits of {count(commits, 'partition')}"
+    return f"{group.state}, {count(len(group.members), 'member')}, committed offsets for {count(commits, 'partition')}"
 
 
 def compare_assignors(source: Source) -> Iterator[Finding]:
@@ -103,7 +103,7 @@ def _judge_as_consumer(compared: str, group: GroupView) -> Finding:
     if group.assignor == COOPERATIVE:
         return error(
             "assignor",
-            f"{compared}. The brokers would refuse this member (GROUP_ID_NOT_FOUND), because they cannot move a group to the new "
+            f"{compared}. The brokers would reject this member (GROUP_ID_NOT_FOUND), because they cannot move a group to the new "
             f"protocol while its members use librdkafka with {COOPERATIVE}, as groupkafka queries do. {TO_MOVE_A_GROUP}",
         )
     return warning(
@@ -119,7 +119,7 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
     if group.protocol == "consumer":
         return warning(
             "assignor",
-            f"{compared}. This member would begin to move the group back to the classic protocol. If you want that, restart the "
+            f"{compared}. This member would start moving the group back to the classic protocol. If you want that, restart the "
             "others one by one with kafka.group.protocol=classic. If not, set kafka.group.protocol=consumer.",
         )
     if not group.assignor:
@@ -130,11 +130,11 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
         return warning(
             "assignor",
             f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java's consumers offer it by "
-            f"default (range, {COOPERATIVE}). Clients of librdkafka and Spark queries with range do not. In that case, {advice}",
+            f"default (range, {COOPERATIVE}). librdkafka clients and Spark queries with range do not. In that case, {advice}",
         )
     return error(
         "assignor",
-        f"{compared}. The group would refuse this member (INCONSISTENT_GROUP_PROTOCOL), and the query would fail: {advice}",
+        f"{compared}. The group would reject this member (INCONSISTENT_GROUP_PROTOCOL), and the query would fail: {advice}",
     )
 
 
@@ -150,7 +150,7 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
     if source.options.group_protocol == "classic":
         becomes = "a query that starts with this id takes its place, and the other query fails"
     else:
-        becomes = "a query that starts with this id is refused until that member has left or its session has timed out"
+        becomes = "a query that starts with this id is rejected until that member has left or its session has timed out"
     yield warning(
         "instance id",
         f"kafka.group.instance.id={name}: a member at {users[0].host} uses it; {becomes}. Unless that member is the query that "
@@ -178,7 +178,7 @@ def count_members(source: Source) -> Iterator[Finding]:
         return
     yield warning(
         "members",
-        f"{text}: {spare} of them can have none, and wait as standbys until another member leaves. Unless you want standbys, add "
+        f"{text}: {spare} of them cannot get one, and are standbys until another member leaves. Unless you want standbys, add "
         "partitions to the topics (kafka-topics.sh --alter --partitions), or stop queries.",
     )
 
@@ -195,7 +195,7 @@ def ask_for_protocol(source: Source) -> Iterator[Finding]:
     elif _is_one_of(refusal, {KafkaError.UNSUPPORTED_ASSIGNOR}):
         yield ok("protocol", "the brokers support kafka.group.protocol=consumer (KIP-848)")
     elif _is_one_of(refusal, TOO_OLD):
-        text = "the brokers do not support kafka.group.protocol=consumer (KIP-848), which takes Kafka 4.0. Set it to classic."
+        text = "the brokers do not support kafka.group.protocol=consumer (KIP-848), which requires Kafka 4.0. Set it to classic."
         yield error("protocol", text)
     else:
         yield error("protocol", str(explain(refusal, "asking for kafka.group.protocol=consumer")))
@@ -231,7 +231,9 @@ def compare_settings(source: Source) -> Iterator[Finding]:
     try:
         broker = settings_of_a_broker(source.options.client_settings())
     except NotAuthorized:
-        yield ok("settings", f"{_NOT_COMPARED}: that takes the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need")
+        yield ok(
+            "settings", f"{_NOT_COMPARED}: that requires the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need"
+        )
         return
     except GroupKafkaError as refused:
         yield ok("settings", f"{_NOT_COMPARED}: {refused}")
@@ -260,16 +262,16 @@ def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
     bounds = [broker.get(f"group.{end}.session.timeout.ms") for end in ("min", "max")]
     lowest, highest = (int(bound) if bound is not None else None for bound in bounds)
     if lowest is None or highest is None:
-        return ok("session", f"{ours}: the brokers do not show their bounds")
+        return ok("session", f"{ours}: the brokers do not show their limits")
     if lowest <= session <= highest:
         return ok("session", f"{ours}: the brokers accept {lowest} to {highest}")
-    bound = f"below group.min.session.timeout.ms ({lowest})"
+    bound = f"below the brokers' group.min.session.timeout.ms ({lowest})"
     if session > highest:
-        bound = f"above group.max.session.timeout.ms ({highest})"
+        bound = f"above the brokers' group.max.session.timeout.ms ({highest})"
     return error(
         "session",
-        f"{ours} is {bound} of the brokers. The group would refuse this member (INVALID_SESSION_TIMEOUT), and the query would "
-        f"end. Set it to {lowest} to {highest}, or change the brokers' setting.",
+        f"{ours} is {bound}. The group would reject this member (INVALID_SESSION_TIMEOUT), and the query would fail. Set it to "
+        f"{lowest} to {highest}, or change the brokers' setting.",
     )
 
 
@@ -300,7 +302,7 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
     with_commit = [view for view in source.views if view.commit is not None]
     if not with_commit:
         return
-    kept = f"the group's commits are kept for {_period(minutes)} without members ({RETENTION})"
+    kept = f"the group's committed offsets are kept for {_period(minutes)} without members ({RETENTION})"
     if source.members:
         yield ok("retention", f"{kept}; the group has members")
         return
@@ -313,13 +315,13 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
         return
     unread = [partition for partition, offset in sorted(first.items()) if offset is not None and partition in read]
     if not unread:
-        text = f"{kept}; no record was written within this time, so how long it has been idle is not known"
+        text = f"{kept}; no record was written within this time, so it is not known how long the group has been idle"
         yield ok("retention", text)
         return
     yield warning(
         "retention",
         f"{kept}. The group has no members, and has read nothing that was written within this time, in {unread[0]} for example. "
-        "The brokers may delete the commits at any time. Then a query with a new checkpoint starts at startingOffsets, and held "
+        "The brokers may delete the offsets at any time. A query with a new checkpoint then starts at startingOffsets, and held "
         f"ranges are skipped. Start the query now, or raise {RETENTION}.",
     )
 

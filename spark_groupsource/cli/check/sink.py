@@ -60,7 +60,7 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
     """Report whether the topic exists and the user may write to it. If so, add the topic to `sink`."""
     name = sink.settings.topic
     if name is None:
-        yield ok("topics", "the option topic is not set, so each row names its topic. No topic was checked")
+        yield ok("topics", "the topic option is not set, so each row names its topic. No topic was checked")
         return
     found = sink.topics.describe([name])[name]
     needed = ["WRITE", "READ"] if sink.settings.exactly_once else ["WRITE"]
@@ -77,7 +77,7 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
 
 
 def _needs(topic: str, missing: list[str]) -> Finding:
-    reason = " The sink commits offsets of this topic, which takes READ." if missing == ["READ"] else ""
+    reason = " The sink commits offsets for this topic, which requires READ." if missing == ["READ"] else ""
     return error("topics", f"{topic}: the user needs the ACL {' and '.join(missing)} on the topic.{reason}")
 
 
@@ -94,13 +94,13 @@ def compare_batch_size(sink: Sink) -> Iterator[Finding]:
         yield ok("batches", f"{topic}: {batches}. A row may have about {row} bytes")
         return
     text = (
-        f"{topic}: its max.message.bytes is not known, because reading it takes the ACL DESCRIBE_CONFIGS on the topic. So "
+        f"{topic}: its max.message.bytes is unknown, because reading it requires the ACL DESCRIBE_CONFIGS on the topic. So "
         f"batches of rows have at most {size} bytes"
     )
     if SETTING in producer:
         yield warning(
             "batches",
-            f"{text} (kafka.batch.size). If the topic's limit is lower, the brokers refuse rows and the query fails. Grant the "
+            f"{text} (kafka.batch.size). If the topic's limit is lower, the brokers reject rows and the query fails. Grant the "
             "ACL, or set kafka.batch.size to the topic's limit.",
         )
     else:
@@ -134,7 +134,7 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
         producer = make_client(Producer, settings, lambda reported: errors.__setitem__(reported.code(), reported), librdkafka_log)
         producer.init_transactions(CHECK_STEP_S)
     except KafkaException as refused:
-        yield error("transaction", str(failure(refused.args[0], f"taking the transactional id {sink.name}", errors)))
+        yield error("transaction", str(failure(refused.args[0], f"acquiring the transactional id {sink.name}", errors)))
         return
     except GroupKafkaError as refused:
         yield error("transaction", str(refused))
@@ -159,11 +159,11 @@ def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
         return
     if hidden:
         ids = listed(candidate.transactional_id for candidate in found.candidates if candidate.topic == topic)
-        openers_text = f"These tasks may have them open: {ids}." if ids else "No task of a sink has noted that it writes."
+        openers_text = f"These tasks may have them open: {ids}." if ids else "No sink task has recorded that it is writing."
         yield warning(
             "isolation",
             f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written, but open transactions hide them from "
-            f"read_committed consumers. {openers_text} To see what ends them: groupkafka transactions --topic {topic}.",
+            f"read_committed consumers. {openers_text} To see how to close them: groupkafka transactions --topic {topic}.",
         )
     elif silent := [visible.partition for visible in visibilities if visible.hidden is None]:
         text = f"{topic}: the leaders of {listed(silent)} did not answer whether open transactions block reading"

@@ -181,11 +181,13 @@ def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -
         newest: the last micro-batch in the offset log, or `None` if there is none.
     """
     if newest is None:
-        return ok("checkpoint", f"{named}: has no micro-batch yet (folder offsets), as before the first start of a query")
+        return ok("checkpoint", f"{named}: has no micro-batch yet (offsets folder), as before a query's first start")
     if newest.refused is not None:
         return error("checkpoint", f"{named}: the query would fail. {newest.refused}")
     if not newest.plans:
-        text = f"micro-batch {newest.number} has no offset of this source, so the checkpoint is another query's. {OTHERWISE}"
+        text = (
+            f"micro-batch {newest.number} has no offset from this source, so the checkpoint belongs to another query. {OTHERWISE}"
+        )
         return warning("checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")
     of_group = [plan for plan in newest.plans if plan.group == options.group_id]
     if not of_group:
@@ -399,7 +401,8 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
         yield warning(
             "isolation",
             f"read_committed: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. The query reads them "
-            "when the transactions end. To see which tasks may have them open: groupkafka transactions --topic TOPIC.",
+            "when the transactions commit or abort. To see which tasks may have them open: groupkafka transactions --topic "
+            "TOPIC.",
         )
     else:
         yield ok("isolation", "read_committed: no open transaction blocks reading")
@@ -411,7 +414,7 @@ def read_formats(source: Source) -> Iterator[Finding]:
     for version in sorted({found for _, found in unread}):
         partitions = listed(sorted(partition for partition, found in unread if found == version))
         text = another_version(f"The commit record of {partitions}", version, VERSION)
-        yield error("claims", f"{text} A query would stop with CommitRecordUnreadable.")
+        yield error("claims", f"{text} A query would fail with CommitRecordUnreadable.")
 
 
 def list_claims(source: Source) -> Iterator[Finding]:

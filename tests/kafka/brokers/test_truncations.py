@@ -88,5 +88,5 @@ def test_a_partition_that_does_not_answer_is_unknown(
     assert truncations.below(*asked) == Validated({}, frozenset({missing}))
     with pytest.raises(BrokerUnavailable, match=f"The leader of {missing} has not answered for [5-9] s whether its log"):
         truncations.below(*asked)
-    silent = f"the leaders of {missing} do not answer whether their logs still have the records that the query read before"
+    silent = f"the leaders of {missing} do not answer whether their logs still have the records that the query has read"
     assert silent in caplog.text

@@ -76,7 +76,7 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
     assert unknown == [name, "0", "[4,", "5)", "1", "held", "-", "gamma", "not", "known"]
     assert left[:9] == [name, "0", "[6,", "9)", "3", "held", "-", "alpha", "2025-11-21T16:59:50Z"]
     offsets = "0 offsets in flight, 6 held"
-    assert f"group group-of-{name}, empty: 3 ranges claimed and not confirmed, {offsets}" in shown.output
+    assert f"group group-of-{name}, empty: 3 ranges claimed but not confirmed, {offsets}" in shown.output
     assert f"{name}-0 [2, 4): 1 finished record above it counts as lag" in shown.output.splitlines()
     assert "in flight:" not in shown.output, "without members nothing is"
     for what_can_be_done in (
@@ -99,7 +99,7 @@ def test_what_the_member_with_the_partition_has_claimed_is_in_flight(topic: Make
         shown = run("claims", name)
         as_json = json.loads(run("claims", name, "--json").output)
     assert cells(shown.output, name)[2][:9] == [name, "0", "[6,", "9)", "3", "in", "flight", "busy@127.0.0.1", "alpha"]
-    assert "3 ranges claimed and not confirmed, 3 offsets in flight, 3 held" in shown.output
+    assert "3 ranges claimed but not confirmed, 3 offsets in flight, 3 held" in shown.output
     assert "in flight: a running query is processing the range" in shown.output
     assert "(beta or gamma) on its checkpoint" in shown.output, "alpha is running"
     assert [(claim["kind"], claim["member_id"]) for claim in as_json["claims"]] == [

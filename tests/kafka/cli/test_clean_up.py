@@ -69,7 +69,7 @@ def test_all_groups_of_the_query_are_shown_and_with_execute_they_are_gone(query:
     assert f"{names.open(2)}  {query.topic}-0: process " in shown.output
     assert f"{len(mine)} groups of query {names.query}\n" in shown.output
     assert "only if the query will never run again" in shown.output
-    assert shown.output.endswith("dry run: nothing was changed. Use --execute to do it.\n")
+    assert shown.output.endswith("dry run: nothing was changed. Use --execute to make the change.\n")
     assert groups(query) == sorted(mine)
     done = run_command(query, "--execute")
     assert done.output.endswith("done\n")
@@ -77,7 +77,7 @@ def test_all_groups_of_the_query_are_shown_and_with_execute_they_are_gone(query:
     assert groups(other) == theirs
     nothing = run_command(query, "--execute")
     assert nothing.exit_code == 0
-    assert nothing.output == f"query {names.query} has left no group that this user may describe\n"
+    assert nothing.output == f"query {names.query} has no group left that this user may describe\n"
 
 
 @pytest.mark.usefixtures("long_ago")

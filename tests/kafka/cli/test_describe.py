@@ -123,7 +123,7 @@ def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_f
         return "lag 0, in flight 0, held 0" in describe(f"group-of-{name}").output
 
     until(confirmed, "a has confirmed it")
-    assert "claimed and not confirmed" not in describe(f"group-of-{name}").output
+    assert "claimed but not confirmed" not in describe(f"group-of-{name}").output
 
 
 def test_members_without_partitions_are_listed(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:

@@ -44,7 +44,7 @@ def test_the_last_line_is_what_sparks_own_source_takes_and_nothing_is_changed(
     assert left.exit_code == 0, left.output
     starts = {name: {"0": 4, "1": -2}, other: {"0": 7}}
     assert json.loads(left.output.splitlines()[-1]) == starts
-    assert f"starts at its beginning: {name}-1" in left.output
+    assert f"read from the beginning: {name}-1" in left.output
     one = leave(group, "--topic", other, "--json")
     assert json.loads(one.output) == {
         "group": group,

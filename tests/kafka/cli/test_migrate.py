@@ -97,10 +97,10 @@ def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_on_reques
     folder = checkpoint({name: {0: 4}}, committed=False)
     refused = migrate(name, folder)
     assert refused.exit_code == 1
-    assert "Micro-batch 1 was begun but not committed" in refused.output
+    assert "Micro-batch 1 was started but not committed" in refused.output
     reread = migrate(name, folder, "--uncommitted", "reread")
     assert cells(reread.output, name)[0][3] == "0"
-    assert "1 was begun but not committed: its records will be read again" in reread.output
+    assert "1 was started but not committed: its records will be read again" in reread.output
     assert cells(migrate(name, folder, "--uncommitted", "skip").output, name)[0][3] == "4"
 
 
@@ -112,7 +112,7 @@ def test_a_partition_that_was_added_starts_at_its_beginning(
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
     until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 2, "2 partitions")
     done = migrate(name, folder, "--execute")
-    assert f"added after the checkpoint, starts at its beginning: {name}-1" in done.output
+    assert f"added after the checkpoint, so it is read from the beginning: {name}-1" in done.output
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4, 1: 0}
 
 
@@ -163,7 +163,7 @@ def test_what_the_group_has_committed_is_replaced_only_on_request(
 @pytest.mark.parametrize(
     ("offset", "metadata", "said"),
     [
-        (CLAIMED.offset, CLAIMED.metadata(), "have claimed ranges of {}-0"),
+        (CLAIMED.offset, CLAIMED.metadata(), "have claimed ranges in {}-0"),
         (
             2,
             '{"v":5,"s":"alpha"}',
@@ -194,7 +194,7 @@ def test_a_group_may_have_any_name(filled: Filled, checkpoint: WriteCheckpoint, 
 
 @pytest.mark.parametrize(
     ("location", "expected"),
-    [("nowhere", "this is not the checkpoint of a streaming query"), ("dbfs:/x", "cannot be read: Unrecognized filesystem type")],
+    [("nowhere", "this is not a streaming query's checkpoint"), ("dbfs:/x", "cannot be read: Unrecognized filesystem type")],
 )
 def test_a_place_without_a_checkpoint_is_named(migrate: Migrate, location: str, expected: str) -> None:
     refused = migrate("t", location)

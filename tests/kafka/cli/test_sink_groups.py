@@ -65,7 +65,7 @@ def test_a_reset_is_refused_whatever_it_would_write(cluster: Cluster, group: str
     before = kept(cluster, group)
     refused = run(cluster, "reset-offsets", group, "--topic", place.format(group), "--to-earliest", *more)
     assert refused.exit_code == 1
-    assert f"The group {group} belongs to the sink of a query" in refused.output
+    assert f"The group {group} belongs to a query's sink" in refused.output
     assert f"{group}-0: micro-batch 17" in refused.output
     assert kept(cluster, group) == before
 
@@ -78,24 +78,24 @@ def test_a_migration_into_it_is_refused(cluster: Cluster, group: str, tmp_path: 
     before = kept(cluster, group)
     refused = run(cluster, "migrate", group, "--checkpoint", str(tmp_path), "--overwrite", "--execute")
     assert refused.exit_code == 1
-    assert f"The group {group} belongs to the sink of a query" in refused.output
+    assert f"The group {group} belongs to a query's sink" in refused.output
     assert kept(cluster, group) == before
 
 
 def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster, group: str) -> None:
     described = run(cluster, "describe", group)
     assert described.exit_code == 0, described.output
-    assert "this group belongs to the sink of a query" in described.output
+    assert "this group belongs to a query's sink" in described.output
     assert f"  {group}-0: micro-batch 17" in described.output
     (partition,) = json.loads(run(cluster, "describe", group, "--json").output)["partitions"]
     assert (partition["sink_batch"], partition["lag"], partition["position"]) == (17, None, None)
     claims = run(cluster, "claims", group)
-    assert "this group belongs to the sink of a query" in claims.output
+    assert "this group belongs to a query's sink" in claims.output
     assert "has been processed" not in claims.output
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
     lines: list[str] = []
     PlainLines(lines.append).show(Snapshot(group, datetime.now(timezone.utc), view))
-    assert "no lag (the group belongs to the sink of a query)" in lines[-1]
+    assert "no lag (the group belongs to a query's sink)" in lines[-1]
     assert "lag 0" not in lines[-1] + described.output
 
 
@@ -127,7 +127,7 @@ def test_a_mark_holds_no_micro_batch_and_is_shown_as_what_it_is(
     commit_as_another_client(cluster, name, name, 1, metadata)
     for command in ("describe", "claims"):
         output = run(cluster, command, name).output
-        assert "this group belongs to the sink of a query" in output
+        assert "this group belongs to a query's sink" in output
         assert f"  {name}-0: {said}\n" in output
         assert ": micro-batch" not in output
     (partition,) = json.loads(run(cluster, "describe", name, "--json").output)["partitions"]
@@ -143,5 +143,5 @@ def test_the_mark_of_a_reach_is_of_no_task(cluster: Cluster, topic: MakeTopic) -
     group = Names(name, QUERY).reach(REACHES[0])
     commit_as_another_client(cluster, group, name, 1, OPENED.metadata())
     output = run(cluster, "describe", group).output
-    assert f"{name}-0: a task with a number below {REACHES[0]} has begun to write" in output
+    assert f"{name}-0: a task with a number below {REACHES[0]} has started to write" in output
     assert "host-7" not in output

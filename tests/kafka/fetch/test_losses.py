@@ -60,7 +60,7 @@ def test_deleted_records_are_an_error_that_names_them_or_a_warning_if_asked_for(
         list(read(FetchRange(name, 0, 5, 15), using()))
     how = using(fail_on_data_loss=False)
     assert offsets(read, FetchRange(name, 0, 5, 15), how) == [10, 11, 12, 13, 14]
-    assert f"{name}-0 are lost, offsets [5, 10)" in warnings_of(caplog)
+    assert f"{name}-0 are lost: offsets [5, 10)" in warnings_of(caplog)
     assert offsets(read, FetchRange(name, 0, 2, 8), how) == []
     assert "[2, 8)" in warnings_of(caplog)
 
@@ -169,7 +169,7 @@ def test_a_topic_deleted_while_it_is_read_is_loss(begun: Begun, admin: AdminClie
 
     found = begun.all()
     assert found == list(range(len(found)))
-    lost = f"{begun.topic}-0 are lost, offsets [{len(found)}, 60)"
+    lost = f"{begun.topic}-0 are lost: offsets [{len(found)}, 60)"
     assert f"{lost}: the topic or the partition no longer exists" in warnings_of(caplog)
 
 

@@ -209,7 +209,7 @@ def test_deleted_records_are_an_error_that_names_the_partition_or_a_warning_and_
     found = offsets(read_all, ranges, using(fail_on_data_loss=False))
 
     assert found == {0: list(range(10, 15))} | {partition: list(range(5, 15)) for partition in range(1, 5)}
-    assert f"{name}-0 are lost, offsets [5, 10)" in warnings_of(caplog)
+    assert f"{name}-0 are lost: offsets [5, 10)" in warnings_of(caplog)
 
 
 def test_a_topic_that_was_deleted_is_passed_over(

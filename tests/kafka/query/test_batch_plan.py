@@ -126,7 +126,7 @@ class TestWhatTheGroupHasNotProcessed:
         [
             (
                 CommitRecord(stream="alpha", logged=7, done=6, next=8, open=(OpenRange(6, 8),), topic_id="A" * 22),
-                r"\[6, 8\) \(2 offsets\): the next offset to read was 8, and the topic was deleted and created again",
+                r"\[6, 8\) \(2 offsets\): the next offset to read was 8, and the topic was deleted and recreated",
                 [(0, 0, 10)],
             ),
             (

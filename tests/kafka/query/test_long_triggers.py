@@ -150,4 +150,4 @@ def test_a_checkpoint_of_another_cluster_goes_on_at_the_group_s_commits(
         assert moved.claim() == {}, "the plan is replayed as an empty micro-batch"
         moved.finish()
         assert moved.run_batch() == {0: (6, 10)}
-    assert sum("the checkpoint is of Kafka cluster" in message for message in caplog.messages) == 1
+    assert sum("the checkpoint belongs to Kafka cluster" in message for message in caplog.messages) == 1

@@ -35,9 +35,7 @@ def test_it_is_refused_although_other_streams_own_every_partition_since(
     assert record.past == ((a.done.stream, 2, 1), (b.done.stream, 0, -1))
     a.done = a.logged = older
     a.restart()
-    with pytest.raises(
-        CheckpointBehindGroup, match=rf"the group's record shows plan 2 of stream {a.done.stream}.* checkpoint is 1"
-    ):
+    with pytest.raises(CheckpointBehindGroup, match=rf"the group has plan 2 of stream {a.done.stream}.* checkpoint is 1"):
         a.plan()
     c.cycle.stop()
     produce(name, [(None, b"z")] * 10)
@@ -114,7 +112,7 @@ def test_one_that_lacks_only_the_newest_commit_is_refused_and_its_advice_brings_
     if output == "lacks":
         del restored.output.batches[1]  # it was restored with the checkpoint
     said = restored.refused()
-    assert f"The group's records show that a micro-batch of stream {query.done.stream} is done." in said
+    assert f"According to the group, a micro-batch of stream {query.done.stream} is finished." in said
     listed = re.findall(rf"^    {name}-(\d) \[(\d+), \d+\), and the group's position is (\d+)$", said, re.MULTILINE)
     assert listed == [("0", "5", "10"), ("1", "5", "10")]
     (way,) = re.findall(rf"output {output} the rows.*", said)

@@ -101,7 +101,9 @@ def test_a_query_whose_tokens_have_expired(query: Query, option: str, begun: boo
     if begun:
         query.write(1, ["c"])
     forget(query)
-    with pytest.raises(BatchUnknown, match=r"(?s)no offset of a finished micro-batch.*This task has 1 rows of it now") as refused:
+    with pytest.raises(
+        BatchUnknown, match=r"(?s)no offset for a finished micro-batch.*This task now has 1 rows of it"
+    ) as refused:
         query.run(1, [["c"], ["d"]])
     assert there(query) == Counter("abc" if begun else "ab")
     query.run(1, [["c"], ["d"]], **advised(refused.value, option))
@@ -201,7 +203,7 @@ def test_a_name_that_is_changed_in_a_micro_batch(query: Query, topic: MakeTopic,
     tasks = [["a"], ["b"]]
     for number, rows in enumerate(tasks):
         # Whichever comes first: nothing is written under the new name.
-        with pytest.raises(WrittenElsewhere, match=r"(?s)a part of it, 1 rows.*This task has 1 rows") as refused:
+        with pytest.raises(WrittenElsewhere, match=r"(?s)but part of it, 1 rows.*This task now has 1 rows") as refused:
             renamed.write(batch, rows, number, run=LATER_RUN)
     assert there(renamed)["b"] == 0
     assert f"transactionalIdPrefix {query.names.prefix}, topic {query.topic}" in str(refused.value)
@@ -242,7 +244,7 @@ def test_a_name_that_is_changed_back_does_not_find_the_tokens_of_that_time(query
 
 def test_micro_batches_that_were_written_at_least_once_meanwhile_are_not_known(query: Query) -> None:
     query.run(0, [["a"]], run=RUN)
-    with pytest.raises(BatchUnknown, match="The latest micro-batch that the query's offsets show as finished is 0") as refused:
+    with pytest.raises(BatchUnknown, match="According to the query's offsets, the latest finished micro-batch is 0") as refused:
         query.run(2, [["c"]])
     query.run(2, [["c"]], **advised(refused.value, "rewriteBatch"))
     assert there(query) == Counter("ac")
@@ -258,7 +260,7 @@ def test_a_second_driver_that_commits_its_offset_late(query: Query) -> None:
     with closing(query.tokens) as tokens:
         tokens.commit_driver(late, ())
     third, tasks = "00000000-0000-0000-0000-000000000003", [["e"], ["f"]]
-    with pytest.raises(BatchUnknown, match=r"has written micro-batch 1 since\. So a second driver") as refused:
+    with pytest.raises(BatchUnknown, match=r"has since written micro-batch 1\. So a second driver") as refused:
         query.run(2, tasks, run=third)
     query.run(2, tasks, run=third, **advised(refused.value, "rewriteBatch"))
     assert there(query) == Counter("abcdef")
@@ -281,7 +283,7 @@ def test_a_checkpoint_that_was_restored(query: Query) -> None:
 def test_the_newest_checkpoint_goes_on(query: Query) -> None:
     for batch in range(3):
         query.run(batch, [[str(batch)]], run=RUN)
-    with pytest.raises(CheckpointBehindSink, match="Start the query with its latest checkpoint"):
+    with pytest.raises(CheckpointBehindSink, match="Start the query from its latest checkpoint"):
         query.run(1, [["1"]])
     query.run(3, [["3"]])
     assert there(query) == Counter("0123")

@@ -156,10 +156,10 @@ def test_the_newest_comes_first_and_other_topics_come_last_and_a_prefix_chooses(
     assert tasks[:2] == [5, 3]
     assert sorted(tasks[2:-1]) == [0, 2]
     assert tasks[-1] == 4
-    assert output.index(stranger.task(1)) < output.index(names.task(5)) < output.index("These tasks began with another topic")
-    assert output.index("These tasks began with another topic") < output.index(names.task(4))
+    assert output.index(stranger.task(1)) < output.index(names.task(5)) < output.index("These tasks started with another topic")
+    assert output.index("These tasks started with another topic") < output.index(names.task(4))
     assert f"query {names.query}, run not known, task 5" in output
-    assert "No task of a sink with the prefix no\\x1bbody has noted that it writes." in nobody
+    assert "No sink task with the prefix no\\x1bbody has recorded that it is writing." in nobody
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
         query.write(0, ["new"])
         yield pa.RecordBatch.from_pydict({"value": ["old"]})
 
-    with pytest.raises(WriterFenced, match="Another attempt of this task has begun"):
+    with pytest.raises(WriterFenced, match="Another attempt of this task has started"):
         query.write_all(0, rows())
     assert read_committed(query.cluster, query.topic) == ["new"]
 

@@ -68,9 +68,12 @@ def limited(make: str, more_mb: int, **variables: str) -> tuple[int, str]:
 @pytest.mark.parametrize("make", ["native", "confluent"])
 def test_the_error_of_a_client_without_a_thread_names_the_limit_and_what_to_set(make: str) -> None:
     _, said = limited(make, 100, PYSPARK_EXECUTOR_MEMORY_MB="100")
-    assert said.startswith("ProcessLimitReached A Kafka client cannot be made: ")
+    assert said.startswith("ProcessLimitReached A Kafka client cannot be created: ")
     assert "Failed to create thread: Cannot allocate memory" in said
-    assert "MB of address space (spark.executor.pyspark.memory, divided by spark.executor.cores), and needs more. Set at" in said
+    assert (
+        "MB of address space (spark.executor.pyspark.memory, divided by spark.executor.cores), and needs more. Set the limit to"
+        in said
+    )
 
 
 @NATIVE
@@ -82,9 +85,9 @@ def test_clients_do_not_reserve_an_arena_for_each_of_their_threads() -> None:
 
 def test_a_process_without_a_limit_is_told_to_look_at_the_machine() -> None:
     assert address_space() is None
-    said = str(limit_reached("A Kafka client cannot be made"))
-    assert said.startswith("A Kafka client cannot be made. Nothing is lost: ")
-    assert "no limit of its address space" in said
+    said = str(limit_reached("A Kafka client cannot be created"))
+    assert said.startswith("A Kafka client cannot be created. Nothing is lost: ")
+    assert "no limit on its address space" in said
 
 
 def test_python_without_memory_or_threads_is_this_error_and_other_errors_stay() -> None:

@@ -36,7 +36,7 @@ def test_a_query_that_keeps_state(folder: Path) -> None:
 
 
 def test_a_folder_that_is_no_checkpoint_and_a_location_that_cannot_be_read_name_the_option(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"--checkpoint .*: this is not the checkpoint of a streaming query"):
+    with pytest.raises(OptionError, match=r"--checkpoint .*: this is not a streaming query's checkpoint"):
         Checkpoint(str(tmp_path)).last_batches()
     with pytest.raises(OptionError, match=r"--checkpoint there-is-no-such-scheme://\*\*\*@host/a") as refused:
         Checkpoint("there-is-no-such-scheme://user:hunter2@host/a")

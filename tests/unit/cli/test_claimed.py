@@ -1,4 +1,4 @@
-"""Ranges that are claimed and not confirmed: in flight, or held."""
+"""Ranges that are claimed but not confirmed: in flight, or held."""
 
 from __future__ import annotations
 

@@ -84,10 +84,10 @@ def test_an_old_mark_and_one_of_a_time_that_cannot_be_are_no_sign(ahead: timedel
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "one of --query and --checkpoint"),
-        (("--query", QUERY, "--checkpoint", "x"), "one of --query and --checkpoint"),
-        (("--query", "invoices"), "--query 'invoices' is not the id of a query"),
-        (("--checkpoint", "/no/such/folder"), "there is no file named metadata with the id of a query"),
+        ((), "either --query or --checkpoint"),
+        (("--query", QUERY, "--checkpoint", "x"), "either --query or --checkpoint"),
+        (("--query", "invoices"), "--query 'invoices' is not a query's id"),
+        (("--checkpoint", "/no/such/folder"), "there is no metadata file with a query's id"),
     ],
 )
 def test_a_query_that_is_not_named_or_not_once_is_an_error(arguments: tuple[str, ...], said: str) -> None:

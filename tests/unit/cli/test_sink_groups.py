@@ -64,7 +64,7 @@ def test_each_token_and_each_mark_is_a_line_and_in_the_way_of_other_offsets(meta
 
 def test_the_mark_of_a_reach_says_which_tasks_have_written() -> None:
     name = Names("groupkafka", QUERY).reach(REACHES[0])
-    assert sink_lines(group(CLOSED, name)) == [f"invoices-0: a task with a number below {REACHES[0]} has begun to write"]
+    assert sink_lines(group(CLOSED, name)) == [f"invoices-0: a task with a number below {REACHES[0]} has started to write"]
 
 
 @pytest.mark.parametrize("metadata", [TOKEN, OPEN, CLOSED])

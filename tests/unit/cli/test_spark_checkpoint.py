@@ -85,7 +85,7 @@ def test_a_checkpoint_of_this_source_has_nothing_to_migrate() -> None:
 def test_a_checkpoint_without_kafka_says_so() -> None:
     with pytest.raises(OffsetError, match="reads from another source"):
         choose_source({"0": '{"logOffset":3}'}, None)
-    with pytest.raises(OffsetError, match="no offset of any source"):
+    with pytest.raises(OffsetError, match="no offset from any source"):
         choose_source({"0": "-"}, None)
 
 
@@ -102,10 +102,10 @@ def test_nothing_is_carried_over_from_a_checkpoint_that_is_not_whole() -> None:
 
 
 def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> None:
-    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was begun but not committed") as refused:
+    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was started but not committed") as refused:
         batch_to_carry(LastBatches(7, 8), None)
     assert all(way in str(refused.value) for way in ("availableNow", "--uncommitted reread", "--uncommitted skip"))
-    with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were begun"):
+    with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were started"):
         batch_to_carry(LastBatches(5, 8), None)
     assert batch_to_carry(LastBatches(7, 8), "reread") == 7
     assert batch_to_carry(LastBatches(7, 8), "skip") == 8

@@ -36,7 +36,7 @@ def test_what_is_lost_and_what_is_left(bounds: LogBounds | None, lost: list[tupl
 
 def test_a_loss_is_an_error_or_a_warning_that_names_the_offsets_and_nothing_is_neither(caplog: pytest.LogCaptureFixture) -> None:
     what, found = FetchRange("orders", 3, 10, 20), lost_ranges(10, 20, LogBounds(12, 15))
-    with pytest.raises(DataLossError, match=r"orders-3 are lost, offsets \[10, 12\): the log starts at 12 .*; \[15, 20\): "):
+    with pytest.raises(DataLossError, match=r"orders-3 are lost: offsets \[10, 12\): the log starts at 12 .*; \[15, 20\): "):
         report(what, found, fail=True)
     with caplog.at_level(logging.WARNING):
         report(what, [], fail=True)

@@ -110,4 +110,4 @@ def test_with_a_librdkafka_that_keeps_the_sizes_of_keys_elsewhere_a_key_ends_at_
         assert batch is not None
         assert [header["key"] for header in batch.column("headers").to_pylist()[0]] == ["a", "", "c"]
         intake_of(Played([], iter([9])), pa.schema([ALL.field("value")]), key_sizes=False).close()
-    assert caplog.text.count("cut off at their first NUL") == 1
+    assert caplog.text.count("truncated at their first NUL") == 1

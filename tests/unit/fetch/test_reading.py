@@ -172,6 +172,6 @@ def test_a_cut_that_librdkafka_finds_out_ends_a_range_only_from_there_on(
         assert consumer.assigned == assigned
         assert task.is_cut == bool(lost)
     if lost:
-        assert f"offsets {lost}: the log was cut off at 4000 or below" in caplog.text
+        assert f"offsets {lost}: the log was truncated at 4000 or below" in caplog.text
     else:
         assert "are lost" not in caplog.text

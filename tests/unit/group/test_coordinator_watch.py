@@ -124,7 +124,7 @@ def test_a_coordinator_that_does_not_answer_changes_nothing_and_is_logged_once(
     assert len(play.asked) > 10
     assert play.rejoins == []
     assert [record.getMessage() for record in caplog.records if str(failure) in record.getMessage()] == [
-        f"asking the coordinator for this driver's assignment failed, and is tried again later: {failure}"
+        f"failed to ask the coordinator for this driver's assignment, will retry: {failure}"
     ]
 
 
@@ -148,8 +148,8 @@ def test_a_member_that_joins_or_drains_is_not_compared(play: Play, state: State)
 def test_both_kinds_are_named() -> None:
     assert rejoin_reason(some(3), some(1, 2), 21.4) == (
         "for 21 s this driver has orders-3, which is assigned to others, and the coordinator has assigned orders-1, "
-        "orders-2, which this driver does not have: an answer of the coordinator was lost, and librdkafka does not ask again. "
-        "This driver leaves the group and rejoins it. Its claims stay in the group"
+        "orders-2, which this driver does not have: a response from the coordinator was lost, and librdkafka does not ask again. "
+        "This driver leaves the group and rejoins it. Its claims remain in the group"
     )
 
 

@@ -103,8 +103,8 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
         holding.warn(BOTH, ME)
     first, *others = caplog.messages
     assert first.startswith(
-        "this query is new: its checkpoint was empty when it started. Before that, queries that are not running now had claimed "
-        "40 offsets in 1 partitions and not confirmed them: streams gone. This query leaves these ranges to them, and reads "
+        "this query is new: its checkpoint was empty when it started. Queries that are not running now have claimed but not "
+        "confirmed 40 offsets in 1 partitions: streams gone. This query leaves these ranges to those queries, and reads "
         "everything else."
     )
     assert all("are held" in text for text in others)
@@ -160,7 +160,7 @@ def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("policy", "fate"),
     [
-        (HOLD, "only that stream reads them, when its query restarts on its checkpoint"),
+        (HOLD, "only that stream reads them, when its query restarts from its checkpoint"),
         (HeldClaims(reread_after_s=0), "this query reads them in its next micro-batch"),
         (HeldClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query reads them"),
     ],
@@ -183,10 +183,10 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     lowest, above = caplog.messages
     assert lowest.endswith(
         "(heldClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed, "
-        "the committed offsets stay there, and finished records above them count as lag: 35 so far"
+        "the committed offsets do not move past them, and finished records above them count as lag: 35 so far"
     )
     assert above.startswith("5 offsets are held: stream third claimed them")
-    assert "at a time that is not known, in orders-3 [70, 75)." in above
+    assert "at an unknown time, in orders-3 [70, 75)." in above
 
 
 def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -321,7 +321,7 @@ class TestRangesThatAreHeldForAnotherStream:
 
 
 def test_a_checkpoint_behind_the_group_is_refused_before_the_member_joins(group: GroupInMemory) -> None:
-    with pytest.raises(CheckpointBehindGroup, match=f"{RETURNS}: the group's record shows plan 5"):
+    with pytest.raises(CheckpointBehindGroup, match=f"{RETURNS}: the group has plan 5"):
         group.ledger.note_group({RETURNS: CommitRecord(stream=ME, logged=5, done=5, next=9)})
 
 

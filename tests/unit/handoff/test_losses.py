@@ -71,7 +71,7 @@ class TestALogThatAStreamOwns:
         for end in (70, 100, 300):
             (loss,) = found(replace(logs(0, end), epochs={ORDERS: 9}, diverging={ORDERS: 65}))
             assert (loss.cause, loss.lost, loss.resume, loss.epoch) == (Cause.CUT, (OffsetRange(65, 100),), 65, 9)
-            assert "was 100, and the log was cut off at 65, and has other records from there on" in str(loss)
+            assert "was 100, and the log was truncated at 65, and has other records from there on" in str(loss)
             read_on = record_after(loss, 65, RECORD)
             assert (read_on.next, read_on.epoch, read_on.owed) == (65, 9, (OWED._replace(end=65),))
 
@@ -88,7 +88,7 @@ class TestALogThatAStreamOwns:
         assert (loss.cause, loss.resume, loss.earlier_id, loss.topic_id) == (Cause.RECREATED, start, OLD, NEW)
         assert loss.lost == ((60, 80), (100, 130)), "what was held for another stream, and what was not read"
         assert "the next offset to read was 100" in str(loss)
-        assert f"(its id was {OLD} and is {NEW}); the new log starts at {start}" in str(loss)
+        assert f"(its id was {OLD} and is now {NEW}); the new log starts at {start}" in str(loss)
 
     def test_of_another_topic_is_reported_once_its_log_start_is_known(self) -> None:
         assert found(logs(None, 500, NEW)) == []
@@ -144,7 +144,7 @@ class TestAPartitionThatIsAcquired:
         assert (loss.position, loss.lost) == (None, ())
         assert (
             str(loss)
-            == f"orders-3: the topic was deleted and created again (its id was {OLD} and is {NEW}); the new log starts at 0"
+            == f"orders-3: the topic was deleted and recreated (its id was {OLD} and is now {NEW}); the new log starts at 0"
         )
 
 
@@ -220,7 +220,7 @@ def test_the_error_lists_every_range_up_to_twenty_and_what_to_do() -> None:
     assert "orders-20 " not in text
     assert "and 3 more partitions" in text
     assert "failOnDataLoss to false" in text
-    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*ends even with failOnDataLoss=false"):
+    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*fails even with failOnDataLoss=false"):
         refuse_target(losses)
 
 
@@ -230,7 +230,7 @@ def test_the_warning_has_the_range_and_where_the_query_goes_on(caplog: pytest.Lo
     first, second = (record.getMessage() for record in caplog.records)
     assert "orders-3 [100, 150)" in first
     assert "the query continues at 150 (failOnDataLoss=false)" in first
-    assert "nothing more is read there" in second
+    assert "nothing more is read from this partition" in second
 
 
 class TestALogThatSeemsToBeCut:
@@ -294,4 +294,4 @@ class TestALogThatSeemsToBeCut:
         for _ in range(3):
             doubts.about(found(self.CUT), self.CUT)
         (record,) = caplog.records
-        assert record.getMessage().startswith("orders-3: its log seems to be cut off at 70, below records that it should have")
+        assert record.getMessage().startswith("orders-3: its log seems to be truncated at 70, below records that it should have")

@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_group_names_both_groups() -> None:
 
 
 def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_continued() -> None:
-    with pytest.raises(OffsetError, match=r"A checkpoint of the built-in kafka source cannot be continued"):
+    with pytest.raises(OffsetError, match=r"A query cannot continue from a checkpoint of Spark's own Kafka source"):
         PlanOffset.parse({"orders": {"0": 23, "1": 345}}, GROUP)
 
 

@@ -129,7 +129,7 @@ class TestAPartitionIsAcquired:
 
     def test_that_knows_a_newer_plan_of_this_stream_stops_the_query_with_each_way_out_and_what_it_costs(self) -> None:
         with pytest.raises(
-            CheckpointBehindGroup, match=r"orders-3: the group's record shows plan 8 of stream me, .* checkpoint is 7 "
+            CheckpointBehindGroup, match=r"orders-3: the group has plan 8 of stream me, .* checkpoint is 7 "
         ) as raised:
             adopted(LOGGED, record("me", 8, done=7, at=300))
         what, *ways = str(raised.value).splitlines()
@@ -162,7 +162,7 @@ class TestLaterOwnersRememberAStream:
     def test_with_its_newest_plan_whoever_owns_the_partition(self) -> None:
         commit = self.passed_on(record("me", 8, done=8, at=300), "b", "c")
         assert commit.past == (PastStream("me", 8, 8), PastStream("b", 0, 0))
-        with pytest.raises(CheckpointBehindGroup, match=r"the group's record shows plan 8 of stream me, .* checkpoint is 7 "):
+        with pytest.raises(CheckpointBehindGroup, match=r"the group has plan 8 of stream me, .* checkpoint is 7 "):
             adopted(LOGGED, commit)
         with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             refuse_behind(LOGGED, {ORDERS: commit, TopicPartition("orders", 4): Foreign(5), TopicPartition("orders", 5): None})
@@ -196,7 +196,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
 
     def test_before_it_joins_the_group(self) -> None:
         said = self.refused({self.elsewhere: None, ORDERS: self.finished})
-        assert "a micro-batch of stream me is done" in said
+        assert "a micro-batch of stream me is finished" in said
         assert "not in its commit log" in said
 
     def test_with_each_way_out_and_what_it_costs(self) -> None:
@@ -208,13 +208,13 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         assert plan == "    orders-3 [20, 60) [100, 200), and the group's position is 200"
         assert choose == "Choose:"
         assert len(ways) == 4
-        assert "stop one of the two, and start the other one. Nothing is lost or duplicated" in ways[0]
-        assert "put the newest checkpoint back. Nothing is lost or duplicated" in ways[1]
-        assert "output lacks the rows" in ways[2]
+        assert "stop one of the two, and start the other. Nothing is lost or duplicated" in ways[0]
+        assert "restore the newest checkpoint. Nothing is lost or duplicated" in ways[1]
+        assert "output does not have this micro-batch's rows" in ways[2]
         assert "`groupkafka reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`" in ways[2]
         assert "No row is lost. Rows that other queries have already read at or after these offsets are duplicated" in ways[2]
         assert "output has the rows: follow the same steps, but set each partition to the group's position" in ways[3]
-        assert "The state of stateful operators lacks these rows" in ways[3]
+        assert "The state of stateful operators does not include these rows" in ways[3]
 
     def test_with_where_the_group_reads_on_as_far_as_that_is_known(self) -> None:
         others = {TopicPartition("orders", number): (RANGE,) for number in (4, 5)}
@@ -225,7 +225,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
     def test_and_names_some_of_many_partitions(self) -> None:
         stream = replace(LOGGED, ranges={TopicPartition("orders", number): (RANGE,) for number in range(100)})
         said = self.refused({ORDERS: self.finished}, stream)
-        assert "    orders-19 [100, 200)\n    and 80 more, which the next start lists\nChoose" in said
+        assert "    orders-19 [100, 200)\n    and 80 more, which are listed at the next start\nChoose" in said
 
     def test_and_the_rest_of_them_once_those_are_reset(self) -> None:
         partitions = [TopicPartition("orders", number) for number in range(30)]
@@ -236,10 +236,10 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         assert "    orders-20 [100, 200), and the group's position is 200\n" in self.refused(reset, stream)
 
     def test_when_it_adopts_a_partition_of_the_plan_or_claims_it(self) -> None:
-        with pytest.raises(CheckpointBehindGroup, match="a micro-batch of stream me is done"):
+        with pytest.raises(CheckpointBehindGroup, match="a micro-batch of stream me is finished"):
             adopted(LOGGED, self.finished)
         for case in (NOT_OWNED, {"owned": True, "owned_since_planned": False}):
-            with pytest.raises(CheckpointBehindGroup, match="a micro-batch of stream me is done"):
+            with pytest.raises(CheckpointBehindGroup, match="a micro-batch of stream me is finished"):
                 verdict(self.finished, **case)
 
     def test_also_if_another_stream_has_the_partition_since(self) -> None:
@@ -248,7 +248,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
             commit = adopt(Stream(name, logged=number, durable=number), ORDERS, commit, starting_offset=0, done={})
             assert PastStream("me", 7, 7) in (commit.past or ())
             self.refused({ORDERS: commit})
-            with pytest.raises(CheckpointBehindGroup, match="a micro-batch of stream me is done"):
+            with pytest.raises(CheckpointBehindGroup, match="a micro-batch of stream me is finished"):
                 verdict(commit, **NOT_OWNED)
 
     def test_also_if_that_was_known_only_when_another_stream_had_it(self) -> None:

@@ -96,7 +96,7 @@ def test_without_the_variable_there_is_no_rack_and_only_who_reads_warns_once(
         assert "client.rack" not in resolved({"client.rack": text}, reads=True)
     assert warnings_of(caplog).count("ZONE") == 1
     resolved({"client.rack": "${env:NO_SUCH_ZONE}"}, reads=True)
-    assert "They read from the leaders" in warnings_of(caplog).splitlines()[1]
+    assert "They read from the partitions' leaders" in warnings_of(caplog).splitlines()[1]
 
 
 def test_without_the_variable_of_a_file_there_is_no_client() -> None:

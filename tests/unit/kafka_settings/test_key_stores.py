@@ -119,7 +119,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "a file's name for PEM text": (
         {**TLS, "ssl.truststore.type": "PEM", "ssl.truststore.certificates": "/ca.pem"},
-        ("kafka.ssl.truststore.certificates", "not the name of a file"),
+        ("kafka.ssl.truststore.certificates", "not a file name"),
     ),
     "Java key store": (
         {**TLS, "ssl.keystore.location": "/k.jks", "ssl.keystore.password": "x", "ssl.key.password": "x"},
@@ -139,6 +139,6 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "Java's cipher suites": (
         {**TLS, "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
-        ("kafka.ssl.cipher.suites", "OpenSSL's names"),
+        ("kafka.ssl.cipher.suites", "OpenSSL's cipher suite names"),
     ),
 }

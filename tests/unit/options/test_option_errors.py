@@ -31,7 +31,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**BASE, "kafka.bootstrap.servers": "plaintext://a:1,SSL://b:1"},
         ("SSL:// is not kafka.security.protocol, which is plaintext",),
     ),
-    "two subscriptions": ({**BASE, "subscribePattern": "o.*"}, ("subscribe and subscribePattern exclude each other",)),
+    "two subscriptions": ({**BASE, "subscribePattern": "o.*"}, ("subscribe and subscribePattern cannot be combined",)),
     "no topics": ({**BASE, "subscribe": " , "}, ("subscribe = ' , '", "topic names are expected")),
     "a pattern as a topic": ({**BASE, "subscribe": "^orders.*"}, ("subscribe = '^orders.*'", "subscribePattern")),
     "a blank pattern": ({**NEEDED, "subscribePattern": " "}, ("subscribePattern = ' '", "regular expression")),
@@ -146,7 +146,7 @@ REFUSALS_OF_A_BATCH: dict[str, tuple[dict[str, str], str]] = {
     "commits of what was not read": ({"commitOffsets": "true"}, "commitOffsets=true needs startingOffsets=committed"),
     "commits of pieces": (
         {"commitOffsets": "true", "startingOffsets": "committed", "minPartitions": "8"},
-        "commitOffsets=true excludes minPartitions",
+        "commitOffsets=true cannot be combined with minPartitions",
     ),
 }
 

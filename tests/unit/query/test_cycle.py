@@ -142,7 +142,7 @@ def test_a_claim_waits_until_the_next_owner_has_adopted(run: Run) -> None:
 def test_a_claim_that_waits_too_long_says_for_what(run: Run) -> None:
     logged = run.logged()
     run.lose(RETURNS)
-    with pytest.raises(ClaimTimeout, match=rf"A micro-batch of stream {logged.stream} waits for returns-0 \[7, 12\)\."):
+    with pytest.raises(ClaimTimeout, match=rf"A micro-batch of stream {logged.stream} is waiting for returns-0 \[7, 12\)\."):
         run.cycle.claim(run.durable, logged)
 
 
@@ -162,7 +162,7 @@ def test_a_topic_that_is_no_longer_subscribed_is_left_when_nobody_has_adopted_it
 def test_offsets_of_two_streams_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     logged = run.logged()
     run.durable = logged
-    with pytest.raises(OffsetError, match="mixes the streams"):
+    with pytest.raises(OffsetError, match="has offsets from two streams"):
         run.cycle.claim(logged, Run(monkeypatch).logged())
 
 
@@ -170,7 +170,7 @@ def test_offsets_of_another_cluster_are_void_and_said_so_once(run: Run, caplog: 
     logged = run.logged()
     run.cluster = "elsewhere"
     assert [run.cycle.claim(run.durable, logged) for _ in range(2)] == [{}, {}]
-    assert caplog.text.count("the checkpoint is of Kafka cluster here, but this is cluster elsewhere") == 1
+    assert caplog.text.count("the checkpoint belongs to Kafka cluster here, but this is cluster elsewhere") == 1
 
 
 def test_a_run_that_is_asked_to_stop_answers_when_spark_has_an_empty_plan(run: Run) -> None:

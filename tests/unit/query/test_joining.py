@@ -31,7 +31,7 @@ from tests.support.options import BASE, parse
         (
             frozenset({TopicPartition("orders", 3)}),
             BrokerUnavailable,
-            r"assigned orders-3 to this driver, .* where to start reading\. .*leaders",
+            r"assigned orders-3 to this driver, .* return the offsets to start from .*leaders",
         ),
     ],
 )

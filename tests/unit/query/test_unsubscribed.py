@@ -33,7 +33,7 @@ def test_what_may_not_be_read_is_left_at_once(caplog: pytest.LogCaptureFixture, 
     assert set(without_refused(STREAM, refuse, owned={KEPT}, subscribed=subscribed).ranges) == {KEPT, EMPTY}
     assert asked == [LEFT], "of what is subscribed or empty nothing is asked"
     assert (
-        "leaves out left-0 [2, 5): the query no longer subscribes to the topic, and cannot read the group's records of it"
+        "leaves out left-0 [2, 5): the query no longer subscribes to the topic, and cannot read the group's records for it"
         in caplog.text
     )
     assert str(error) in caplog.text

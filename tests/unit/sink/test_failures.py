@@ -23,8 +23,8 @@ from spark_groupsource.sink.failures import failure, undelivered
     ("code", "kind", "says"),
     [
         (KafkaError._TRANSPORT, BrokerUnavailable, "between this executor and the brokers"),
-        (KafkaError._FENCED, WriterFenced, "Another attempt of this task has begun"),
-        (KafkaError.INVALID_PRODUCER_EPOCH, WriterFenced, "Another attempt of this task has begun"),
+        (KafkaError._FENCED, WriterFenced, "Another attempt of this task has started"),
+        (KafkaError.INVALID_PRODUCER_EPOCH, WriterFenced, "Another attempt of this task has started"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAuthorized, "ACL WRITE on the topic"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, TopicNotFound, "a partition that was just added"),
         (KafkaError.NOT_ENOUGH_REPLICAS, SinkError, "min.insync.replicas"),

@@ -99,7 +99,7 @@ class TestBeforeATaskWrites:
 
     def test_a_second_driver_that_has_committed_late_is_named(self) -> None:
         """It was paused before it could commit micro-batch 6. Meanwhile another driver has finished 6 and 7."""
-        with pytest.raises(BatchUnknown, match=r"has written micro-batch 7 since\. So a second driver") as refused:
+        with pytest.raises(BatchUnknown, match=r"has since written micro-batch 7\. So a second driver") as refused:
             plan_task("q-0", 0, 8, token(7), driver(6), NO_CHOICE, ())
         assert "expire" not in str(refused.value)
         with pytest.raises(BatchUnknown, match=r"as finished is 6.* or a second driver"):
@@ -215,7 +215,7 @@ class TestAReplay:
         check_batch(7, 2, 20, driver(6), {task: token(7)}, Choice(rewrite=7))
 
     def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="has 21 rows now, but an earlier attempt had written all of it with 20"):
+        with pytest.raises(ReplayDiffers, match="has 21 rows, but an earlier attempt had written all of it, with 20"):
             check_batch(7, 2, 21, driver(7), {})
         check_batch(7, 2, 20, driver(7), {})
 

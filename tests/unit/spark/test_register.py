@@ -17,7 +17,7 @@ from spark_groupsource.spark.register import NEEDED, Answer, _trouble_in, troubl
 from spark_groupsource.version import __version__
 
 HERE = (sys.version_info[0], sys.version_info[1])
-INSTEAD = f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+INSTEAD = f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is created"
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
         *("start", "fetch", "isolation", "claims"),
     ]
     assert "were not compared with the brokers' settings" in checked.of("settings")[0][2]
-    assert "takes the ACL DESCRIBE_CONFIGS on the cluster" in checked.of("settings")[0][2]
+    assert "requires the ACL DESCRIBE_CONFIGS on the cluster" in checked.of("settings")[0][2]
     mechanism = "OAUTHBEARER" if login == "oauth_cb" else login
     assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in checked.of("security")[0][2]
     assert f"{topic} (1 partition): found, and may be read" in checked.of("topics")[0][2]

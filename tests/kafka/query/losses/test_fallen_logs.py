@@ -191,7 +191,7 @@ def test_a_query_ends_or_reads_the_log_as_it_is_now(fallen: Fallen, number: int,
     one, topic, (running, fails) = fallen.queries[number], fallen.topics[number], QUERIES[number]
     if not running:
         one.restart()
-    lost = rf"{topic}-0 \[100, 200\) \(100 offsets\): the next offset to read was 200, and the log was cut off at 100"
+    lost = rf"{topic}-0 \[100, 200\) \(100 offsets\): the next offset to read was 200, and the log was truncated at 100"
     if fails:
         with pytest.raises(DataLossError, match=lost):
             until(lambda: one.plan() and False, "the query ends")
@@ -209,10 +209,10 @@ def test_a_run_of_available_now_ends_whose_target_was_cut_off(fallen: Fallen) ->
 @EITHER_READER
 def test_a_task_reads_only_what_was_planned(fallen: Fallen, name: str, caplog: pytest.LogCaptureFixture) -> None:
     read: Reader = READERS[name]
-    with pytest.raises(DataLossError, match=r"\[100, 200\): the log was cut off at 100 or below.*failOnDataLoss"):
+    with pytest.raises(DataLossError, match=r"\[100, 200\): the log was truncated at 100 or below.*failOnDataLoss"):
         _offsets(read(fallen.range(50, 200), fallen.using()))
     assert _offsets(read(fallen.range(50, 200), fallen.using(fails=False))) == list(range(50, 100))
-    assert "offsets [100, 200): the log was cut off at 100 or below" in warnings_of(caplog)
+    assert "offsets [100, 200): the log was truncated at 100 or below" in warnings_of(caplog)
     assert _offsets(read(fallen.range(150, 200), fallen.using(fails=False))) == []
     assert _offsets(read(fallen.range(50, 100), fallen.using())) == list(range(50, 100)), "what comes after it is not its matter"
 
@@ -220,10 +220,10 @@ def test_a_task_reads_only_what_was_planned(fallen: Fallen, name: str, caplog: p
 @NATIVE
 def test_a_shared_task_reads_only_what_was_planned(fallen: Fallen, caplog: pytest.LogCaptureFixture) -> None:
     ranges = [fallen.range(90, 110, 0), fallen.range(120, 130, 1), fallen.range(20, 30, 2)]
-    with pytest.raises(DataLossError, match=r"\[1[02]0, 1[13]0\): the log was cut off at"):
+    with pytest.raises(DataLossError, match=r"\[1[02]0, 1[13]0\): the log was truncated at"):
         _offsets(read_all(ranges, fallen.using()))
     assert _offsets(read_all(ranges, fallen.using(fails=False))) == [*range(20, 30), *range(90, 100)]
-    assert warnings_of(caplog).count("the log was cut off at") == 2
+    assert warnings_of(caplog).count("the log was truncated at") == 2
 
 
 @EITHER_READER
@@ -236,7 +236,7 @@ def test_a_task_that_reads_meanwhile_takes_nothing_of_the_other_log(
         pass
     assert {value[:1] for value in begun.found} <= {b"o", b"l"}
     assert len(begun.found) == CUT_AT if known else CUT_AT < len(begun.found) < READ_TO, len(begun.found)
-    assert "the log was cut off at 100 or below" in warnings_of(caplog)
+    assert "the log was truncated at 100 or below" in warnings_of(caplog)
 
 
 @EITHER_READER
@@ -274,7 +274,7 @@ def test_a_batch_read_from_the_commits_ends_or_reads_the_log_as_it_is_now(fallen
         "startingOffsets": "committed",
         **SOON,
     }
-    with pytest.raises(DataLossError, match=rf"{topic}-0 \[100, 200\) .*the log was cut off at 100"):
+    with pytest.raises(DataLossError, match=rf"{topic}-0 \[100, 200\) .*the log was truncated at 100"):
         plan_batch(Options.parse(options, "batch"))
     (task,) = plan_batch(Options.parse({**options, **GOES_ON}, "batch"))
     assert [(one.start, one.end) for one in task.ranges] == [(CUT_AT, END)]

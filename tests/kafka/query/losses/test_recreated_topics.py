@@ -25,7 +25,7 @@ def test_a_topic_that_was_made_anew_between_two_batches(
     assert a.run_batch() == {0: (0, 10)}
     assert not a.plan()
     brokers.recreate(name, 10)
-    loss = rf"{name}-0: the next offset to read was 10, and the topic was deleted and created again .*; the new log starts at 0"
+    loss = rf"{name}-0: the next offset to read was 10, and the topic was deleted and recreated .*; the new log starts at 0"
     if fail:
         assert re.search(loss, ended(a))
     else:
@@ -55,9 +55,7 @@ def test_a_topic_that_was_made_anew_while_the_query_was_stopped(
     if not forgotten:
         brokers.restore_commit(name, before)
     a.restart()
-    loss = (
-        rf"{name}-0: the next offset to read was 10, and the topic was deleted and created again .*was {before.topic_id} and is"
-    )
+    loss = rf"{name}-0: the next offset to read was 10, and the topic was deleted and recreated .*was {before.topic_id} and is"
     if fail:
         assert re.search(loss, ended(a))
     else:
@@ -76,7 +74,7 @@ def test_a_batch_that_was_logged_and_whose_topic_was_made_anew_is_not_read_from_
     a.cycle.stop()
     brokers.recreate(name, 12)
     a.restart()
-    loss = rf"{name}-0 \[0, 10\) \(10 offsets\): (the next offset to read was 10, and )?the topic was deleted and created again"
+    loss = rf"{name}-0 \[0, 10\) \(10 offsets\): (the next offset to read was 10, and )?the topic was deleted and recreated"
     if fail:
         with pytest.raises(DataLossError, match=loss):
             a.claim()

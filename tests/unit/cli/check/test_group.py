@@ -61,7 +61,7 @@ def test_a_static_members_name_that_is_taken() -> None:
     )
     assert [found.level for found in (free, taken, refused)] == [Level.OK, Level.WARNING, Level.WARNING]
     assert "takes its place" in taken.text
-    assert "is refused until that member has left" in refused.text
+    assert "is rejected until that member has left" in refused.text
 
 
 def test_members_beside_partitions() -> None:
@@ -74,7 +74,7 @@ def test_members_beside_partitions() -> None:
     assert found(member("a", ZERO), member("b", ONE), member("c", OTHER)) == both
     more = found(member("a", ZERO), member("b", ONE), member("c"))
     assert more.level is Level.WARNING
-    assert more.text.startswith("3 members for 2 partitions: 1 of them can have none")
+    assert more.text.startswith("3 members for 2 partitions: 1 of them cannot get one")
 
 
 def test_without_members_or_partitions_none_are_counted() -> None:
@@ -133,8 +133,8 @@ DAY_MINUTES = 24 * 60
     ("session", "level", "named"),
     [
         ("6000", Level.OK, "accept 6000 to 1800000"),
-        ("5999", Level.ERROR, "below group.min.session.timeout.ms (6000)"),
-        ("1800001", Level.ERROR, "above group.max.session.timeout.ms (1800000)"),
+        ("5999", Level.ERROR, "below the brokers' group.min.session.timeout.ms (6000)"),
+        ("1800001", Level.ERROR, "above the brokers' group.max.session.timeout.ms (1800000)"),
     ],
 )
 def test_the_session_beside_the_brokers_bounds(session: str, level: Level, named: str) -> None:
@@ -148,13 +148,13 @@ def test_the_session_beside_the_brokers_bounds(session: str, level: Level, named
 def test_brokers_that_show_no_bounds_refuse_nothing() -> None:
     for shown in ({}, {"group.min.session.timeout.ms": "6000"}):
         found = judge_session(options(), shown)
-        assert found == ok("session", "kafka.session.timeout.ms=45000: the brokers do not show their bounds")
+        assert found == ok("session", "kafka.session.timeout.ms=45000: the brokers do not show their limits")
     assert "is not shown, unless" in judge_session(options(kafka_group_protocol="consumer"), {}).text
 
 
 @pytest.mark.parametrize(
     ("refused", "named"),
-    [(NotAuthorized("no"), "takes the ACL DESCRIBE_CONFIGS"), (BrokerUnavailable("not here"), "not here")],
+    [(NotAuthorized("no"), "requires the ACL DESCRIBE_CONFIGS"), (BrokerUnavailable("not here"), "not here")],
 )
 def test_settings_that_the_brokers_do_not_show_are_no_warning(
     monkeypatch: pytest.MonkeyPatch, refused: Exception, named: str
@@ -189,7 +189,7 @@ def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
     for found, text in (
         (retention({ZERO: 30, ONE: 4}), "has read within this time"),
         (retention({ZERO: 30, ONE: 5}, claimed_at=NOW_S - 3600), "has read within this time"),
-        (retention({ZERO: None, ONE: None}), "how long it has been idle is not known"),
+        (retention({ZERO: None, ONE: None}), "it is not known how long the group has been idle"),
         (retention({}, member("m", ZERO)), "the group has members"),
     ):
         assert found.level is Level.OK

@@ -118,10 +118,10 @@ def test_options_without_a_location_have_no_finding() -> None:
 @pytest.mark.parametrize(
     ("newest", "level", "named"),
     [
-        (None, Level.OK, "has no micro-batch yet (folder offsets)"),
+        (None, Level.OK, "has no micro-batch yet (offsets folder)"),
         (NewestBatch(41, (plan_of("billing"),), True), Level.OK, "micro-batch 41 of stream 5e7 is finished"),
         (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "micro-batch 41 of stream 5e7 is not finished"),
-        (NewestBatch(41, (), True), Level.WARNING, "has no offset of this source"),
+        (NewestBatch(41, (), True), Level.WARNING, "has no offset from this source"),
         (NewestBatch(41, (), True, "Too old: do this."), Level.ERROR, "the query would fail. Too old: do this."),
         (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "belongs to group a and b, not to billing"),
     ],

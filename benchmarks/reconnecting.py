@@ -226,7 +226,7 @@ def outage(
         client: runs the client.
         seconds: more than SETTLED_S.
         accepts: whether connections to the broker's port are accepted and closed. Otherwise the port is closed, and connections
-        are counted only if the client has the DEBUG settings.
+            are counted only if the client has the DEBUG settings.
     """
     package = logging.getLogger("spark_groupsource")
     own = logging.StreamHandler(written := io.StringIO())

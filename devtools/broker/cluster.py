@@ -126,7 +126,7 @@ class Cluster:
 
         Raises:
             BrokerStartError: There is no Java or no such version, the folder belongs to another cluster, a port is in use, or a
-            node crashes or does not answer. In the last case, the message has the end of the node's log.
+                node crashes or does not answer. In the last case, the message has the end of the node's log.
             RuntimeError: The cluster is already started.
         """
         if self._nodes:

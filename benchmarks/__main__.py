@@ -1,4 +1,4 @@
-"""The benchmark's command: where broker and Spark run, which loads, columns and sources, how many rounds, where the JSON goes."""
+"""The benchmark's command. Its options choose the placement, the loads, columns and sources, the rounds, and the JSON file."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def main(
     plain: bool,
     output: Path,
 ) -> None:
-    """Measure this source beside Spark's own, and print medians of paired rounds and their ratios.
+    """Measure this source next to Spark's own, and print the medians of paired rounds and their ratios.
 
-    By default Spark has one core with local[1], and the broker has the others. That is an executor whose cores all have a task.
-    With --placement shared the broker and Spark share all cores.
+    By default, Spark has one core (local[1]), and the broker has the others, as on an executor whose cores are all busy.
+    With --placement shared, the broker and Spark share all cores.
     """
     console = Console(width=140)
     sources = [*sources, *variants]
@@ -108,7 +108,7 @@ def main(
         by_size: dict[int, Found] = {}
         for load in loads(sizes, batches, codecs, partitions, scale):
             fill(cluster, load)
-            # The first load of each size shows everything, the others what users compare.
+            # The first load of each size runs every case. The others run only the cases that users compare.
             is_first = load.size not in by_size
             for sink in sinks if is_first else sinks[:1]:
                 peers = [(source, each) for each in columns for source in sources if is_first or source != "ceiling"]
@@ -133,10 +133,10 @@ def main(
 
 
 def named_options(text: str) -> tuple[str, dict[str, str]]:
-    """Return the name and the options of a variant.
+    """Return a variant's name and options.
 
     Raises:
-        BadParameter: The text has another form, or the name is taken.
+        BadParameter: The text is malformed, or the name is already in use.
     """
     name, _, options = text.partition(":")
     pairs = [pair.partition("=") for pair in options.split(",")]
@@ -150,7 +150,7 @@ def named_options(text: str) -> tuple[str, dict[str, str]]:
 def loads(
     sizes: Sequence[int], batches: Sequence[int], codecs: Sequence[str], partitions: Sequence[int], scale: float
 ) -> list[Load]:
-    """Return every size with each size of record batches, codec and number of partitions, one of them changed at a time."""
+    """Return the loads: each size, with the batch size, the codec and the number of partitions varied one at a time."""
     found = []
     for size in sizes:
         records = int(SIZES.get(size, 2_000) * 1_000_000 / size * scale)

@@ -1,8 +1,8 @@
-"""What the group's coordinator pays for commits: `make bench-coordinator`, against the project's own broker with stock JVM flags.
+"""`make bench-coordinator`: measures what commits cost the group's coordinator, on the development broker with stock JVM flags.
 
-A query runs its cycle without Spark. Before each micro-batch one record is written to every partition, so that each partition has
-something new and is committed. Beside it the same records are written with nobody reading, and with a Java consumer, with and
-without commits. The offsets topic's growth is read from its files, the broker's CPU time from /proc.
+A query runs its cycle without Spark. Before each micro-batch, one record is written to every partition, so that every partition
+has a new record and is committed. For comparison, the same records are written without any reader, and with a Java consumer that
+commits or does not. The offsets topic's growth is read from its files, and the broker's CPU time from /proc.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Cost:
-    """What one client cost in one measurement.
+    """The cost of one client in one measurement.
 
-    `commits` is the number of OffsetCommit requests of this source; `None` for Java's, which does not report them. `offset_bytes`
-    is by how much the offsets topic grew, `broker_cpu_s` the broker's CPU time, of all its work.
+    `commits` is the number of this source's OffsetCommit requests, or `None` for the Java consumer, which does not report them.
+    `offset_bytes` is the growth of the offsets topic, and `broker_cpu_s` is the broker's total CPU time.
     """
 
     partitions: int
@@ -61,7 +61,7 @@ class Cost:
 
 
 class CountedCommits(Observer):
-    """Counts the commits of one run."""
+    """Counts one run's commits."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -74,7 +74,7 @@ class CountedCommits(Observer):
 
 
 class Bench:
-    """One topic set of one number of partitions on one broker."""
+    """The measurements on one broker with one number of partitions."""
 
     def __init__(self, cluster: Cluster, data: Path, count: int, seconds: float) -> None:
         self._cluster = cluster
@@ -156,7 +156,7 @@ class Bench:
         *,
         news_s: float | None = None,
     ) -> Cost:
-        """Write one record to each partition and run a micro-batch, one such round in each interval."""
+        """Once per interval, write one record to each partition and run a micro-batch."""
         produce(self._cluster, self._partitions)
         batch()
         rounds, began = 0, time.monotonic()
@@ -190,7 +190,7 @@ class Bench:
 
 
 def print_costs(console: Console, costs: Sequence[Cost]) -> None:
-    """Print a line for each measurement, by the second."""
+    """Print a line for each measurement, with costs per second."""
     table = Table(
         "partitions", "client", "interval", "micro-batches/s", "commits/s", "kB/s of offsets", "B/partition", "broker CPU"
     )
@@ -215,11 +215,12 @@ def print_costs(console: Console, costs: Sequence[Cost]) -> None:
 @click.option("--seconds", default=30.0, show_default=True, help="How long each client is measured.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-coordinator.json"))
 def main(partitions: Sequence[int], intervals: Sequence[float], seconds: float, output: Path) -> None:
-    """Measure what this source's and a Java consumer's commits cost the coordinator."""
-    collect_rarely()  # as the runner does
+    """Measure what commits from this source and from a Java consumer cost the coordinator."""
+    collect_rarely()  # like the runner
     console = Console(width=140)
     costs = []
-    # One segment each, so that compaction takes nothing away while it is measured; the number of partitions is the stock one.
+    # One segment per partition, so that compaction removes nothing during the measurement. The number of partitions is the
+    # default.
     config = {"offsets.topic.segment.bytes": str(2**31 - 1), "offsets.topic.num.partitions": "50"}
     with tempfile.TemporaryDirectory() as name:
         data = Path(name)

@@ -1,4 +1,4 @@
-"""A Python sink that drops its rows, in its own module because Spark's workers import it."""
+"""A Python sink that discards its rows. It has its own module because Spark's workers import it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DroppingDataSource(DataSource):
 
 class _DroppingWriter(PromptlyAcknowledged, DataSourceStreamArrowWriter):
     def __init__(self, schema: StructType) -> None:
-        # A writer without a state would be unpickled without `__setstate__`.
+        # A writer without state would be unpickled without `__setstate__`.
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

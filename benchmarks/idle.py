@@ -1,4 +1,4 @@
-"""`make bench-idle`: what a query costs while it has nothing to read, in CPU and in memory, beside Spark's own source."""
+"""`make bench-idle`: measures the CPU and memory of a query that has nothing to read, next to Spark's own source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JVM = tuple(part for part in PARTS_OF_WORK if part.startswith("JVM"))
 @click.option("--seconds", default=60.0, show_default=True, help="How long each case is measured.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-idle.json"), show_default=True)
 def main(placement: str, sources: Sequence[str], intervals: Sequence[str], warm_up: float, seconds: float, output: Path) -> None:
-    """Print the percentage of a core that an idle query takes, by process, and the memory of its runner."""
+    """Print the percentage of a core that an idle query uses, by process, and its runner's memory."""
     console = Console(width=120)
     place = PLACEMENTS[placement]()
     table = Table(title=f"{place.name}: idle queries, percent of a core", title_justify="left")

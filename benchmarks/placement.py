@@ -1,7 +1,7 @@
-"""Which processors the broker, Spark and the measuring process run on.
+"""Assigns processors to the broker, Spark and the measuring process.
 
-An executor of a loaded cluster has one task for each core and no idle core beside it. `busy_core` makes that case: Spark, with
-its workers, has one processor, and the broker has the others. `shared` lets all of them share all processors.
+On a busy cluster, an executor has one task for each core and no idle core. `busy_core` reproduces this: Spark and its workers
+have one processor, and the broker has the others. With `shared`, all of them share all processors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Placement:
-    """The processors by number, as `os.sched_getaffinity` counts them, and Spark's local cores."""
+    """The numbers of the processors, as in `os.sched_getaffinity`, and Spark's local cores."""
 
     name: str
     broker: frozenset[int]
@@ -26,7 +26,7 @@ def busy_core() -> Placement:
     """Return one processor for Spark, and all others for the broker.
 
     Raises:
-        SystemExit: This process may use one processor only.
+        SystemExit: This process may use only one processor.
     """
     *others, last = sorted(os.sched_getaffinity(0))
     if not others:
@@ -45,7 +45,7 @@ PLACEMENTS = {"busy": busy_core, "shared": shared}
 
 @contextlib.contextmanager
 def starting_on(processors: frozenset[int]) -> Iterator[None]:
-    """Have the processes that this thread starts inside the block run on these processors only."""
+    """Restrict the processes that this thread starts inside the block to these processors."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, processors)
     try:

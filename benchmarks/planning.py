@@ -1,7 +1,7 @@
-"""How long planning takes with many partitions: `make bench-planning`, against the project's own broker.
+"""`make bench-planning`: measures how long planning takes with many partitions, on the development broker.
 
-For each micro-batch `latestOffset` and `partitions` are timed, less the time in which a broker's answer was waited for. In half
-of the micro-batches every partition has something new, in the others one in a hundred.
+For each micro-batch, it times `latestOffset` and `partitions`, and subtracts the time spent waiting for brokers. In half of the
+micro-batches, every partition has new records; in the others, one partition in a hundred does.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def batch(cycle: Cycle, done: PlanOffset, watch: Stopwatch) -> tuple[PlanOffset,
 @click.option("--partitions", type=int, multiple=True, default=(1_000, 10_000), show_default=True)
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-planning.json"), show_default=True)
 def main(partitions: Sequence[int], output: Path) -> None:
-    """Measure planning, and print medians beside the broker's own answers."""
-    collect_rarely()  # as the runner does
+    """Measure planning, and print medians next to the time spent waiting for the broker."""
+    collect_rarely()  # like the runner
     console = Console(width=120)
     with Cluster(progress=lambda line: console.print(line, style="dim")) as cluster:
         found = [row for count in partitions for row in measure(cluster, count, console)]

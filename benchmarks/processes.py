@@ -1,6 +1,6 @@
-"""CPU seconds and peak memory of the processes below this one: Spark's JVM, its Python workers and the query's runner.
+"""Measures the CPU time and peak memory of this process's descendants: Spark's JVM, its Python workers and the query's runner.
 
-Linux only: it reads /proc. The broker is below this process too, and is left out by its pid.
+It works only on Linux, because it reads /proc. The broker is a descendant, too, and is excluded by its pid.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SAMPLE_S = 0.5
-# A worker's Python thread copies and sends what the threads of librdkafka have fetched; the JVM's tasks take it. The driver's
-# Python is the query's runner, with its clients.
+# A worker's Python thread copies the records that librdkafka's threads have fetched, and sends them to the JVM's tasks. The
+# driver's Python process is the query's runner, with its clients.
 PARTS_OF_WORK = ("broker", "librdkafka", "worker", "JVM tasks", "JVM GC", "JVM compiler", "JVM other", "driver's Python")
 EXECUTOR = ("librdkafka", "worker", "JVM tasks", "JVM GC")
 """The parts that an executor and its workers have, when the JVM's compilers have done their work."""
@@ -35,19 +35,19 @@ class Peaks:
 
 
 def cpu_seconds(without: Iterable[int]) -> float:
-    """Return the user and system time of the processes below this one, also of those that have ended meanwhile, in s.
+    """Return the user and system time of all descendants in seconds, including those that have ended.
 
-    A process that ends hands its time to the one that waits for it, so that the sum does not shrink. This process, which
-    only measures, is left out. `without`: pids of processes that are left out too, with all below them.
+    When a process ends, its time is added to that of the process that waits for it, so the sum does not shrink. This process,
+    which only measures, is excluded. `without`: pids of processes that are also excluded, with their descendants.
     """
     return sum(_cpu_ticks(pid) for pid in _tree(set(without)) - {os.getpid()}) / _TICKS_PER_S
 
 
 class CpuByPart:
-    """The CPU seconds of threads since this object was created, by the part of the work that they do, the broker's too.
+    """The CPU seconds that threads have used since this object was created, by part of the work, including the broker's.
 
     Args:
-        broker: the pids of its nodes.
+        broker: the pids of the broker's nodes.
     """
 
     def __init__(self, broker: Iterable[int]) -> None:
@@ -55,7 +55,7 @@ class CpuByPart:
         self._before = self._threads()
 
     def seconds(self) -> dict[str, float]:
-        """Return them by `PARTS_OF_WORK`, for the threads that still run."""
+        """Return the seconds by `PARTS_OF_WORK`, for the threads that are still running."""
         found = dict.fromkeys(PARTS_OF_WORK, 0.0)
         for task, (part, ticks) in self._threads().items():
             found[part] += (ticks - self._before.get(task, (part, 0))[1]) / _TICKS_PER_S
@@ -93,14 +93,14 @@ def _is_worker(pid: int) -> bool:
 
 @dataclass(frozen=True)
 class PythonProcess:
-    """A process of Spark's Python: what it runs, and the CPU seconds that it has taken."""
+    """One of Spark's Python processes: what it runs, and the CPU seconds that it has used."""
 
     runs: str
     cpu_seconds: float
 
 
 def python_processes() -> dict[int, PythonProcess]:
-    """Return Spark's Python processes that run now, by pid."""
+    """Return Spark's running Python processes, by pid."""
     commands = {pid: _spark_module(pid) for pid in _tree(set()) - {os.getpid()}}
     return {
         pid: PythonProcess(_what_it_runs(pid, command, commands), _cpu_ticks(pid) / _TICKS_PER_S)
@@ -119,7 +119,7 @@ def _spark_module(pid: int) -> tuple[str, ...]:
 
 
 def _what_it_runs(pid: int, command: tuple[str, ...], commands: dict[int, tuple[str, ...]]) -> str:
-    """Return a short name; a process that a daemon has forked has the daemon's command line."""
+    """Return a short name for what a process runs. A process that a daemon forked has the daemon's command line."""
     module = command[-1].rpartition(".")[2]
     if command[0] != "pyspark.daemon":
         return module
@@ -130,9 +130,9 @@ def _what_it_runs(pid: int, command: tuple[str, ...], commands: dict[int, tuple[
 
 
 def drivers_python_memory(without: Iterable[int]) -> int:
-    """Return the resident memory in bytes of the largest of the driver's Python processes: of a query's runner.
+    """Return the resident memory in bytes of the driver's largest Python process, which is a query's runner.
 
-    `without`: pids that are left out, with all below them.
+    `without`: pids that are excluded, with their descendants.
     """
     found = 0
     for pid in _tree(set(without)) - {os.getpid()}:
@@ -142,7 +142,7 @@ def drivers_python_memory(without: Iterable[int]) -> int:
 
 
 class PeakMemory:
-    """Watches the peak memory of all processes below this one from `__enter__` to `__exit__`; then `peaks` is set."""
+    """Watches the peak memory of all descendants from `__enter__` to `__exit__`, which sets `peaks`."""
 
     def __init__(self, without: Iterable[int]) -> None:
         self._without = set(without)
@@ -167,7 +167,7 @@ class PeakMemory:
         return max((peak for command, peak in self._seen.values() if name in command), default=0)
 
     def _watch(self) -> None:
-        # The peak of a process cannot be read after its end.
+        # A process's peak cannot be read after the process has ended.
         while not self._stop.wait(_SAMPLE_S):
             self._sample()
 
@@ -209,7 +209,7 @@ def _name(task: Path) -> str:
 
 
 def _fields(task: Path) -> list[str]:
-    """Return the fields of `stat` from the state on, of a process or a thread; none if it has ended."""
+    """Return the `stat` fields of a process or a thread, beginning with the state; none if it has ended."""
     try:
         text = (task / "stat").read_text()
     except OSError:
@@ -230,7 +230,7 @@ def _peak(pid: int) -> tuple[str, int] | None:
 
 
 def _status(pid: int) -> dict[str, int]:
-    """Return what `status` says of a process's memory, in bytes; nothing if it has ended."""
+    """Return a process's memory from `status`, in bytes; nothing if it has ended."""
     try:
         lines = (_PROC / str(pid) / "status").read_text().splitlines()
     except OSError:

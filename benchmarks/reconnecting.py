@@ -1,8 +1,8 @@
-"""What a query does while its brokers are away: `python -m benchmarks.reconnecting`, with the project's own broker.
+"""`python -m benchmarks.reconnecting`: measures what a query does while its brokers are down, with the development broker.
 
-It counts the connections that a query's clients try in each second, and the lines that they write to the log. Once the broker's
-port is closed, and once something accepts each connection and closes it, as a load balancer without a backend does. Before that
-it measures how long a query and a task take to start, because the settings that keep clients calm could delay them.
+It counts the connections that a query's clients try per second, and the lines that they log. In one case the broker's port is
+closed; in the other, every connection is accepted and closed, as by a load balancer without a backend. First, it measures how
+long a query and a task take to start, because settings that make clients reconnect less often could delay the start.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DEBUG = {"kafka.debug": "broker", "kafka.log_level": "7"}
 
 
 class Tries(logging.Handler):
-    """Counts the log records about clients' connections."""
+    """Counts the clients' log records about connections."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -62,13 +62,13 @@ class Tries(logging.Handler):
         self.in_second: Counter[int] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count the record, if it is of a connection."""
+        """Count the record if it is about a connection."""
         if TRY_CONNECT in record.getMessage():
             self.in_second[int(time.monotonic() - self._since)] += 1
 
 
 class Closing:
-    """Listens on a broker's port, accepts each connection and closes it. It counts them in each second."""
+    """Listens on a broker's port, accepts and closes every connection, and counts the connections per second."""
 
     def __init__(self, port: int) -> None:
         self._listener = socket.create_server((HOST, port), backlog=512)
@@ -95,7 +95,7 @@ class Closing:
 
 @dataclass
 class Outage:
-    """What was counted while the broker was away."""
+    """The counts while the broker was down."""
 
     name: str
     seconds: int
@@ -104,12 +104,12 @@ class Outage:
 
     @property
     def settled_per_s(self) -> float:
-        """The connections in a second, after the first ones."""
+        """The connections per second, after the first seconds."""
         return sum(self.tries[second] for second in range(SETTLED_S, self.seconds)) / (self.seconds - SETTLED_S)
 
     @property
     def lines_per_minute(self) -> float:
-        """The lines in the log, for each minute."""
+        """The log lines per minute."""
         return 60 * len(self.lines) / self.seconds
 
 
@@ -136,7 +136,7 @@ def options(cluster: Cluster, more: Mapping[str, str]) -> Options:
 
 
 def first_plan(given: Options) -> tuple[Cycle, float]:
-    """Start a query; return its cycle, and the seconds until its first plan."""
+    """Start a query. Return its cycle, and the seconds until its first plan."""
     since = time.perf_counter()
     cycle = Cycle(given)
     start = cycle.first()
@@ -156,7 +156,7 @@ def starts(cluster: Cluster, more: Mapping[str, str], rounds: int) -> list[float
 
 
 def first_reads(cluster: Cluster, more: Mapping[str, str], rounds: int) -> list[float]:
-    """Return the seconds in which so many new workers' consumers read their first range."""
+    """Return the seconds that each new worker's consumer took to read its first range."""
     found = []
     for _ in range(rounds):
         settings = options(cluster, more).fetch_settings()
@@ -218,15 +218,15 @@ def reading(make: MakeConsumer, cluster: Cluster, more: Mapping[str, str]) -> It
 def outage(
     name: str, node: Node, client: Callable[[], contextlib.AbstractContextManager[None]], seconds: int, *, accepts: bool
 ) -> Outage:
-    """Take the broker away from a client for so many seconds, and count.
+    """Stop a client's broker for some seconds, and count connections and log lines.
 
     Args:
-        name: What is measured.
-        node: The broker. It is up again at the end.
-        client: Runs the client.
-        seconds: More than SETTLED_S.
-        accepts: Whether something accepts connections on the broker's port, and closes them. Otherwise the port is closed, and
-            connections are only counted if the client has the settings DEBUG.
+        name: the name of the measurement.
+        node: the broker, which is running again at the end.
+        client: runs the client.
+        seconds: more than SETTLED_S.
+        accepts: whether connections to the broker's port are accepted and closed. Otherwise the port is closed, and connections
+            are counted only if the client has the DEBUG settings.
     """
     package = logging.getLogger("spark_groupsource")
     own = logging.StreamHandler(written := io.StringIO())
@@ -261,7 +261,7 @@ def outage(
 @click.option("--option", "given", multiple=True, metavar="OPTION=VALUE", help="An option of the source.")
 @click.option("--show-lines", is_flag=True, help="Print what is written to the log.")
 def main(seconds: int, rounds: int, given: tuple[str, ...], *, show_lines: bool) -> None:
-    """Count connections and lines of the log while brokers are away, and measure starts."""
+    """Measure how long starts take, and count connections and log lines while brokers are down."""
     console = Console(width=150)
     more = dict(one.split("=", 1) for one in given)
     package = logging.getLogger("spark_groupsource")
@@ -305,7 +305,7 @@ def print_starts(console: Console, found: Mapping[str, list[float]]) -> None:
 
 
 def print_outages(console: Console, found: list[Outage], *, show_lines: bool) -> None:
-    """Print what was counted."""
+    """Print the counts."""
     table = Table("broker away", "connections/s", "first seconds", "log lines a minute")
     for one in found:
         early = " ".join(str(one.tries[second]) for second in range(SETTLED_S))

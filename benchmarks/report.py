@@ -28,7 +28,7 @@ GOALS = {
 
 
 def print_throughput(console: Console, title: str, runs: Runs) -> None:
-    """Print one load and sink: a line for each source and selection of columns, for the first and for the later micro-batches."""
+    """Print one load and sink: the first and the later micro-batches, with a line for each source and selection of columns."""
     table = Table(title=title, title_justify="left")
     for name in ("source", "columns", "micro-batches"):
         table.add_column(name)
@@ -50,7 +50,7 @@ def print_throughput(console: Console, title: str, runs: Runs) -> None:
 
 
 def paired(runs: Runs, source: str, columns: str, moment: str) -> tuple[float, float] | None:
-    """Return the medians of the rounds' ratios to Spark's source, speed and CPU, or `None` if Spark's did not run."""
+    """Return the median speed and CPU ratios to Spark's source over the rounds, or `None` if Spark's source did not run."""
     base = runs.get((BASE, columns))
     if not base:
         return None
@@ -63,7 +63,7 @@ def paired(runs: Runs, source: str, columns: str, moment: str) -> tuple[float, f
 
 
 def print_goals(console: Console, found: Mapping[int, Runs], source: str) -> None:
-    """Print the goals by bytes of a value: the worse of first and later micro-batches."""
+    """Print the goals by value size: the worse of the first and the later micro-batches."""
     table = Table(title=f"goals of {source}, the worse of first and later micro-batches", title_justify="left")
     for name in ("value", "columns", "speed", "goal", "CPU", "goal", "reached"):
         table.add_column(name, justify="left" if name in ("value", "columns", "reached") else "right")
@@ -81,7 +81,7 @@ def print_goals(console: Console, found: Mapping[int, Runs], source: str) -> Non
 
 
 def print_parts(console: Console, runs: Runs) -> None:
-    """Print where the CPU time of one load's later micro-batches goes, the broker's too: medians of CPU s per million rows."""
+    """Print the CPU time of each part of the work in a load's later micro-batches: medians in s per million rows."""
     table = Table(title="where it goes in later micro-batches, CPU s per M rows", title_justify="left")
     table.add_column("source")
     table.add_column("columns")
@@ -107,5 +107,5 @@ def print_trickle(console: Console, per_s: float, runs: Mapping[str, Sequence[in
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """Return the smallest value that at least `share` of them do not exceed."""
+    """Return the smallest value that at least `share` of the values do not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

@@ -1,4 +1,4 @@
-"""One run of one source: a streaming query over a topic, its first micro-batch and its later ones apart."""
+"""Runs one source once: a streaming query over a topic, whose first micro-batch is measured separately from the later ones."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Cost:
-    """What some micro-batches took: rows, seconds from trigger to trigger, and CPU seconds.
+    """The cost of some micro-batches: rows, seconds from trigger to trigger, and CPU seconds.
 
-    `cpu_seconds` are those of all of Spark's processes, or of the consume loop. `parts` has them by part of the work.
-    Threads that ended meanwhile count in `cpu_seconds` only.
+    `cpu_seconds` includes all of Spark's processes, or the consume loop. `parts` has the seconds by part of the work. Threads
+    that have ended count only in `cpu_seconds`.
     """
 
     rows: int
@@ -64,14 +64,14 @@ class Cost:
 
     @property
     def cpu_s_per_million(self) -> float:
-        """CPU seconds of the executor and its workers, without the JVM's compilers, for each million rows."""
+        """CPU seconds per million rows of the executor and its workers, without the JVM's compilers."""
         used = sum(self.parts[part] for part in EXECUTOR) if self.parts else self.cpu_seconds
         return used / self.rows * 1e6
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """The first micro-batch of a query, the later ones but the last together, and the peaks of memory of all of them."""
+    """The costs of a query's first micro-batch and of its later ones except the last, and the query's peak memory."""
 
     first: Cost
     later: Cost
@@ -85,7 +85,7 @@ class Runs:
         spark: The session.
         cluster: The brokers.
         folder: Takes checkpoints and output.
-        variants: More sources, by name: this source with these options of its own.
+        variants: more sources by name, each of which is this source with its own options.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Runs:
         self._broker = [node.pid for node in cluster.nodes]
 
     def throughput(self, source: str, columns: str, load: Load, sink: str) -> Throughput:
-        """Read these columns of the load, or of its part, into `sink` (`noop` or `parquet`)."""
+        """Read these columns of the load, or of a part of it, into `sink` (`noop` or `parquet`)."""
         starts = load.last(load.records // _PARTS.get(source, 1))
         records = load.records - sum(starts.values())
         options = {
@@ -114,13 +114,13 @@ class Runs:
             later = meter.lap()
         _until_ended(query)
         batches = progress_with_rows(query)
-        # The limit is split into whole offsets: a few may be left for one more micro-batch.
+        # The limit is split into whole offsets, so a few may be left for one more micro-batch.
         if not BATCHES <= len(batches) <= BATCHES + 1 or sum(each["numInputRows"] for each in batches) != records:
             raise RuntimeError(f"{source} read {[each['numInputRows'] for each in batches]} of {records} rows")
         return Throughput(first.cost(batches[:1]), later.cost(batches[1 : BATCHES - 1]), memory.peaks)
 
     def trickle(self, source: str, seconds: float, per_s: float) -> list[int]:
-        """Write single records for so long, and return the time of each micro-batch with records, in ms."""
+        """Write single records for some time, and return the time of each micro-batch with records, in ms."""
         topic = f"trickle-{next(_numbers)}"
         self._cluster.create_topic(topic, 4)
         query = self._start(source, ALL, topic, "noop", {"startingOffsets": "earliest"}, endless=True)
@@ -128,7 +128,7 @@ class Runs:
         writer = threading.Thread(target=self._write, args=(topic, per_s, stop))
         writer.start()
         try:
-            # The first ones start workers and connections.
+            # The first micro-batches start workers and connections.
             until(query, lambda: len(progress_with_rows(query)) >= 5)
             warm = len(progress_with_rows(query))
             time.sleep(seconds)
@@ -139,7 +139,7 @@ class Runs:
         return [each["durationMs"]["triggerExecution"] for each in progress_with_rows(query)[warm:]]
 
     def wide(self, source: str, topic: str, width: int, warm_up: int, batches: int) -> list[int]:
-        """Return the times of so many micro-batches that have as many rows as the topic has partitions, or more, in ms."""
+        """Return the times, in ms, of this many micro-batches that have at least as many rows as the topic has partitions."""
         query = self._start(source, ALL, topic, "noop", {"startingOffsets": "latest"}, endless=True)
 
         def times() -> list[int]:
@@ -153,17 +153,17 @@ class Runs:
         return times()[warm_up : warm_up + batches]
 
     def idle(self, source: str, interval: str | None, warm_up: float, seconds: float) -> tuple[dict[str, float], int]:
-        """Run a query that has nothing to read, after it has read one record.
+        """Run a query that has nothing to read after its first record.
 
         Args:
             source: What is read.
-            interval: The trigger's, as Spark takes it. None: triggers as fast as they go.
-            warm_up: Seconds from the first record that do not count.
-            seconds: How long is measured.
+            interval: the trigger's, as Spark takes it. None: triggers as fast as possible.
+            warm_up: the seconds after the first record that do not count.
+            seconds: the length of the measurement.
 
         Returns:
-            The CPU seconds of each part of the work, and the resident memory of the largest of the driver's Python processes in
-            bytes: of the query's runner, if it has one.
+            The CPU seconds of each part of the work, and the resident memory in bytes of the driver's largest Python process,
+            which is the query's runner if it has one.
         """
         topic = f"idle-{next(_numbers)}"
         self._cluster.create_topic(topic, 4)
@@ -215,7 +215,7 @@ class Runs:
         endless: bool = False,
         interval: str | None = None,
     ) -> StreamingQuery:
-        # The group must be new: this source would go on at the group's committed offsets.
+        # The group must be new, because this source would continue at the group's committed offsets.
         name = f"run-{uuid.uuid4()}"
         options = {
             "kafka.bootstrap.servers": self._cluster.bootstrap_servers,
@@ -267,14 +267,14 @@ class _Lap:
 
 
 class _Meter:
-    """The clocks, lap by lap."""
+    """The clocks, read lap by lap."""
 
     def __init__(self, broker: list[int]) -> None:
         self._broker = broker
         self._began, self._cpu, self._parts = time.monotonic(), cpu_seconds(broker), CpuByPart(broker)
 
     def lap(self) -> _Lap:
-        """Return what has passed since the last call, or since this object was created."""
+        """Return the lap since the last call, or since this object was created."""
         lap = _Lap(time.monotonic() - self._began, cpu_seconds(self._broker) - self._cpu, self._parts.seconds())
         self._began, self._cpu, self._parts = time.monotonic(), cpu_seconds(self._broker), CpuByPart(self._broker)
         return lap
@@ -290,7 +290,7 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def _until_batch(query: StreamingQuery, batch: int) -> None:
-    """Wait until this micro-batch is done."""
+    """Wait until this micro-batch is finished."""
 
     def done() -> bool:
         # Not as JSON, which costs more than this call.
@@ -307,10 +307,10 @@ def _until_ended(query: StreamingQuery) -> None:
 
 
 def until(query: StreamingQuery, done: Any) -> None:
-    """Wait until something is so. An error if the query fails, ends before, or takes too long."""
+    """Wait until a condition holds. Raise an error if the query fails, ends before that, or takes too long."""
     limit = time.monotonic() + _LIMIT_S
     while True:
-        # In this order: a query that ends may have finished the work.
+        # In this order, because a query that ends may have finished the work.
         active = query.isActive
         if done():
             return

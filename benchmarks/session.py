@@ -1,4 +1,4 @@
-"""One Spark session with four sources: Spark's own, and this one as it is, with the pure reader, and without reading."""
+"""Opens a Spark session with four sources: Spark's own, and this one as it is, with the pure reader, and without reading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PureKafkaDataSource(GroupKafkaDataSource):
         return "groupkafka_pure"
 
     def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: N802
-        """Return the reader of the base class, with another way to read."""
+        """Return the base class's reader, with a different way of reading."""
         return _PureStreamReader(Options.parse(self.options), requested(schema, include_headers=False))
 
 
@@ -57,7 +57,7 @@ class CeilingDataSource(GroupKafkaDataSource):
         return "groupkafka_ceiling"
 
     def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: N802
-        """Return the reader of the base class, with another way to read."""
+        """Return the base class's reader, with a different way of reading."""
         return _CeilingStreamReader(Options.parse(self.options), requested(schema, include_headers=False))
 
 

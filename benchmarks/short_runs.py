@@ -1,7 +1,7 @@
-"""`make bench-runs`: what a run of AvailableNow takes, as a job that cron starts: from `start()` until the query has ended.
+"""`make bench-runs`: measures how long an AvailableNow run takes, from `start()` until the query has ended, as in a cron job.
 
-Spark's own source and sink, and these, in turn, in one session. Each job reads its own topic with four partitions, and writes to
-nothing or to a topic of its own. It runs three times with one checkpoint: a new one, then with new rows, then without.
+Spark's own source and sink and this project's run in turn in one session. Each job reads its own topic with four partitions, and
+discards the rows or writes them to its own topic. It runs three times: with a new checkpoint, then with new rows, then without.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Jobs:
         self._numbers = itertools.count(1)
 
     def three(self, way: tuple[str, str]) -> dict[str, float]:
-        """Run the three runs of a new job; return the seconds of each."""
+        """Run a new job three times. Return the seconds of each run."""
         source, sink, options = WAYS[way]
         name = f"job-{next(self._numbers)}"
         self._cluster.create_topic(name, PARTITIONS)
@@ -97,7 +97,7 @@ class Jobs:
 @click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of this source.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-runs.json"), show_default=True)
 def main(rounds: int, chosen: Sequence[str], rebalance_delay: int, options: Sequence[str], output: Path) -> None:
-    """Print medians in seconds, and the ratio to Spark's own source and sink in the same rounds."""
+    """Print the medians in seconds, and their ratios to Spark's own source and sink in the same rounds."""
     console = Console(width=120)
     taken: dict[tuple[str, str], list[dict[str, float]]] = {way: [] for way in WAYS if way[0] in chosen}
     config = {"group.initial.rebalance.delay.ms": str(rebalance_delay), "log.segment.delete.delay.ms": "0"}

@@ -1,10 +1,10 @@
-"""`make bench-sink`: rows a second into Kafka, with transactions, beside Spark's own sink; and what a small micro-batch costs.
+"""`make bench-sink`: measures transactional rows per second into Kafka and the cost of small micro-batches, next to Spark's own.
 
-It also counts the connections that a micro-batch of a running query opens. With a login each of them is one login.
+It also counts the connections that a running query's micro-batch opens. With authentication, each connection is a login.
 
 The rows come from Spark's source `rate-micro-batch`, in four tasks. All sinks write the same rows, in turn, and the time of a
-micro-batch is Spark's `addBatch`. The ceiling is a Python sink that drops its rows: what is left is Spark's way into a Python
-worker, which no Python sink can do without.
+micro-batch is Spark's `addBatch`. The upper limit is a Python sink that discards its rows: only Spark's transfer of the rows to a
+Python worker is left, which every Python sink needs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(
     settings: Sequence[str],
     output: Path,
 ) -> None:
-    """Print medians, and the ratio to Spark's own sink in the same rounds."""
+    """Print the medians, and their ratios to Spark's own sink in the same rounds."""
     console = Console(width=120)
     place = PLACEMENTS[placement]()
     about = environment() | {"placement": place.name, "scale": scale, "conf": list(settings)}
@@ -103,7 +103,7 @@ def main(
 def in_turn(
     spark: SparkSession, cluster: Cluster, folder: Path, size: int, rows: int, codec: str, rounds: tuple[int, int]
 ) -> dict[str, list[int]]:
-    """Run micro-batches of each sink in turn: some that do not count, and then measured ones. Return their times in ms."""
+    """Run each sink's micro-batches in turn: some to warm up, then the measured ones. Return their times in ms."""
     warm_up, measured = rounds
     found: dict[str, list[int]] = {sink: [] for sink in SINKS}
     label = f"{size}-{rows}-{codec}"
@@ -118,9 +118,9 @@ def in_turn(
 
 
 def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: str, size: int, rows: int, codec: str) -> int:
-    """Run two more micro-batches of a query. Return the `addBatch` of the second one, in ms.
+    """Run two more of a query's micro-batches. Return the `addBatch` time of the second one, in ms.
 
-    In the first one of a run the sink also looks for an earlier try (short_runs.py measures whole runs).
+    In a run's first micro-batch, the sink also looks for an earlier attempt (short_runs.py measures whole runs).
     """
     name, options = SINKS[sink]
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", TASKS).load()
@@ -173,7 +173,7 @@ def connections(spark: SparkSession, cluster: Cluster, folder: Path, sink: str) 
 
 
 class ClientPorts:
-    """The clients' ends of the connections to a port of this machine (Linux). The system lists one for a minute after its end."""
+    """The client side of the connections to a local port (Linux). The system lists a closed connection for a minute."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -183,7 +183,7 @@ class ClientPorts:
         """Those that were opened since."""
 
     def look(self, *, at_once: bool = False) -> None:
-        """Look for new ones, at most every few seconds."""
+        """Look for new connections, at most every few seconds."""
         if at_once or time.monotonic() - self._looked_at > LOOK_FOR_PORTS_S:
             self.new |= self._listed() - self._before
             self._looked_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Jars that Spark is started with: its own Kafka source, which this one is compared with, its formats, and Iceberg."""
+"""Downloads the jars with which Spark is started: its own Kafka source, for comparison, its formats, and Iceberg."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ICEBERG = {"4.0": "1.11.0", "4.1": "1.12.0"}
 
 
 def jars_of_tests() -> tuple[Path, ...]:
-    """Return the folders with all jars that the tests' Spark has, downloaded at the first call."""
+    """Return the folders with all jars of the tests' Spark. The first call downloads them."""
     folders = (spark_kafka_jars(), spark_format_jars("spark-avro"), spark_format_jars("spark-protobuf"), iceberg_jars())
     return tuple(folder for folder in folders if folder)
 
 
 def spark_kafka_jars() -> Path:
-    """Return the folder with the jars of Spark's Kafka source for the installed Spark."""
+    """Return the folder with the jars of the installed Spark's Kafka source."""
     version = _BEFORE.get(_minor_version(), SPARK)
     return _resolved(
         f"spark-kafka-{version}",
@@ -55,7 +55,7 @@ def spark_format_jars(name: str) -> Path:
 
 
 def iceberg_jars() -> Path | None:
-    """Return the folder with the jar of Iceberg for the installed Spark, or `None` if there is none for it."""
+    """Return the folder with Iceberg's jar for the installed Spark, or `None` if there is none."""
     spark = _minor_version()
     if spark not in _ICEBERG:
         return None
@@ -68,7 +68,7 @@ def _minor_version() -> str:
 
 
 def _resolved(name: str, *dependencies: Dependency, optional: bool = False) -> Path:
-    """Return the folder `name` of the cache with these jars, resolved at the first run."""
+    """Return the `name` folder in the cache with these jars. The first run resolves them."""
 
     def resolve(folder: Path) -> Path:
         jars = folder / "jars"

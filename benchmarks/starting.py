@@ -1,10 +1,10 @@
-"""`make bench-starting`: what a query costs until its first micro-batch is done, in processes and CPU, beside Spark's own source.
+"""`make bench-starting`: measures the processes and CPU that a query's first micro-batch needs, next to Spark's own source.
 
-Each case has a Spark session of its own, with a first and a second query. CPU seconds depend on a machine's other load less than
-seconds do, but not little: a process that is interrupted finds its caches cold.
+Each case has its own Spark session, with a first and a second query. CPU seconds depend less than elapsed seconds on the
+machine's other load, but they do depend on it, because a process that was interrupted finds its caches cold.
 
-Spark waits 10 s for the process that plans a stream (`PythonWorkerFactory.createSimpleWorker`). What it has to import by then is
-measured alone, with the module that Spark runs.
+Spark waits 10 s for the process that plans a stream (`PythonWorkerFactory.createSimpleWorker`). The imports in that time are
+measured separately, with the module that Spark runs.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ PLACES = (ZIP, FOLDER)
 
 @dataclass(frozen=True)
 class Start:
-    """What one query took until its first micro-batch with rows was done.
+    """What one query used until its first micro-batch with rows was finished.
 
     Args:
-        seconds: By the clock.
+        seconds: elapsed time.
         python_s: CPU seconds of Spark's Python processes.
-        jvm_s: CPU seconds of the JVM, and of processes that ended meanwhile.
-        processes: How many Python processes were started, by what they run.
-        cpu_s: The CPU seconds of these.
+        jvm_s: CPU seconds of the JVM, and of processes that have ended.
+        processes: the number of Python processes that were started, by what they run.
+        cpu_s: the CPU seconds of these processes.
     """
 
     seconds: float
@@ -67,7 +67,7 @@ class Start:
 
 
 def two_starts(source: str, place: str, servers: str) -> list[Start]:
-    """Start two queries, one after the other, in a new Spark session; call it in a process of its own."""
+    """Start two queries one after the other in a new Spark session. Call this in a separate process."""
     if place == FOLDER:
         os.environ["SPARK_HOME"] = str(spark_home())
     with tempfile.TemporaryDirectory() as name:
@@ -88,7 +88,7 @@ def _start(spark: SparkSession, source: str, servers: str, checkpoint: str) -> S
     seconds = time.monotonic() - began
     after, total = python_processes(), cpu_seconds([]) - total
     query.stop()
-    # A process that ends meanwhile is the JVM's: the runner of an earlier query, for example.
+    # A process that has ended counts for the JVM, for example an earlier query's runner.
     python_s = sum(one.cpu_seconds - (before[pid].cpu_seconds if pid in before else 0) for pid, one in after.items())
     started = [one for pid, one in after.items() if pid not in before]
     cpu_s: defaultdict[str, float] = defaultdict(float)
@@ -98,7 +98,7 @@ def _start(spark: SparkSession, source: str, servers: str, checkpoint: str) -> S
 
 
 def until_connected(place: str) -> float:
-    """Return the CPU seconds that a new runner takes until it connects to the JVM: Python's start, and Spark's own imports."""
+    """Return the CPU seconds that a new runner needs to connect to the JVM: Python's start and Spark's own imports."""
     lib = Path(pyspark.__file__).parent / "python" / "lib"
     path = os.pathsep.join(map(str, [*lib.glob("pyspark.zip"), *lib.glob("py4j-*.zip")])) if place == ZIP else ""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -113,7 +113,7 @@ def until_connected(place: str) -> float:
 @click.option("--pyspark", "places", type=click.Choice(PLACES), multiple=True, default=PLACES, show_default=True)
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-starting.json"), show_default=True)
 def main(rounds: int, sources: tuple[str, ...], places: tuple[str, ...], output: Path) -> None:
-    """Print the processes and the CPU seconds until the first micro-batch of a query is done: medians."""
+    """Print the median numbers of processes and CPU seconds until a query's first micro-batch is finished."""
     console = Console(width=120)
     found: dict[tuple[str, str], list[list[Start]]] = {(source, place): [] for source in sources for place in places}
     imports: dict[str, list[float]] = {place: [] for place in places}

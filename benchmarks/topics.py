@@ -1,4 +1,4 @@
-"""The topics that are read: records of one size, one codec, batches of one size, a number of partitions."""
+"""Creates the topics that the benchmarks read, with a given record size, codec, batch size and number of partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Load:
         return f"bench-{self.size}-{self.codec}-{self.partitions}-{self.batch_kb}"
 
     def last(self, records: int) -> dict[int, int]:
-        """Return where to start, by partition, to read about the last `records` records, as many of each partition."""
+        """Return the offsets at which to start for the last `records` records or so, the same number from each partition."""
         ends = {number: len(range(number, self.records, self.partitions)) for number in range(self.partitions)}
         return {number: max(0, end - records // self.partitions) for number, end in ends.items()}
 
@@ -44,7 +44,7 @@ class Load:
 
 
 def fill(cluster: Cluster, load: Load) -> None:
-    """Create the load's topic and write its records, as many into each partition."""
+    """Create the load's topic, and write its records, the same number into each partition."""
     cluster.create_topic(load.topic, load.partitions, {"max.message.bytes": "8000000"})
     chance = random.Random(load.size)  # noqa: S311
     values = ["".join(chance.choices(_ALPHABET, k=load.size)).encode() for _ in range(min(_VALUES, load.records))]
@@ -78,7 +78,7 @@ def fill(cluster: Cluster, load: Load) -> None:
 
 
 def drop(cluster: Cluster, load: Load) -> None:
-    """Delete the load's topic, so that the disk and the page cache are free for the next."""
+    """Delete the load's topic, so that the disk and the page cache are free for the next one."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for done in admin.delete_topics([load.topic]).values():
         done.result()

@@ -1,7 +1,7 @@
-"""`make bench-wide`: micro-batches over many partitions with a few records each, as fast as triggers go, beside 4 partitions.
+"""`make bench-wide`: measures micro-batches with few records from many partitions, as fast as possible, next to 4 partitions.
 
-A thread writes one record to each partition again and again. The time of a micro-batch is Spark's `triggerExecution`, and only
-micro-batches with a record for each partition count.
+A thread keeps writing one record to each partition. The time of a micro-batch is Spark's `triggerExecution`, and only
+micro-batches with at least as many records as partitions count.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(
     size: int,
     output: Path,
 ) -> None:
-    """Print medians, and their ratios to that of the first number of partitions."""
+    """Print the medians, and their ratios to the median for the first number of partitions."""
     console = Console(width=120)
     place = PLACEMENTS[placement]()
     found: dict[str, dict[int, list[int]]] = {source: {} for source in sources}
@@ -86,7 +86,7 @@ def main(
 
 
 class _Writer:
-    """Writes one record to each partition every so many seconds."""
+    """Writes one record to each partition at a fixed interval."""
 
     def __init__(self, servers: str, topic: str, width: int, every: float, size: int) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})

@@ -10,11 +10,11 @@ from devtools.broker.jars import default_cache
 
 
 def downloaded(name: str, download: Callable[[Path], Path]) -> Path:
-    """Return a folder of the cache. The first run makes it, and an interrupted run leaves nothing behind.
+    """Return a folder in the cache. The first run creates it, and an interrupted run leaves nothing behind.
 
     Args:
         name: The folder's name.
-        download: Gets a temporary folder, and returns the folder in it that is to be kept.
+        download: gets a temporary folder, and returns the folder in it that will be kept.
     """
     target = default_cache().parent / name
     if target.is_dir():

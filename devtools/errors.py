@@ -6,7 +6,7 @@ from spark_groupsource.errors import GroupKafkaError
 
 
 class BrokerStartError(GroupKafkaError):
-    """The development broker cannot be downloaded or started: no Java, no jars, or a node that ended or does not answer."""
+    """The development broker cannot be downloaded or started: no Java, no jars, or a node that has ended or does not answer."""
 
 
 class DemoFailed(GroupKafkaError):

@@ -1,6 +1,6 @@
 """Makes a virtual environment with this project in it: `python devtools/install.py FOLDER REQUIREMENT...`.
 
-It runs before anything is installed, so it imports only the standard library. It shows what pip does now. pip's whole output is
+It runs before anything is installed, so it imports only the standard library. It shows pip's current step. pip's full output is
 in install.log in the folder, and is printed if the installation fails.
 """
 
@@ -38,7 +38,7 @@ _STEPS = (
 
 
 class Progress:
-    """Shows the progress: one line on a terminal, or else a line for each step that takes long."""
+    """Shows the progress: one line on a terminal, or else a line for each step that takes a long time."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()

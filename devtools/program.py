@@ -1,4 +1,4 @@
-"""Runs a command of this folder. An error of this project becomes a message on stderr, without a traceback."""
+"""Runs a command from this folder. This project's errors become messages on stderr, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(command: click.Command, name: str) -> None:
 
     Args:
         command: the command.
-        name: how the user calls it, for its help.
+        name: the name under which the user calls it, for its help.
     """
     # librdkafka's messages reach the user in errors. Without a handler, logging would also print them on stderr.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())

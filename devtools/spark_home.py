@@ -1,4 +1,4 @@
-"""Makes a SPARK_HOME with which Spark's Python processes start with half of the CPU time.
+"""Makes a SPARK_HOME with which Spark's Python processes need half of the CPU time to start.
 
 pip's PySpark has a second copy of its Python code in `python/lib/pyspark.zip`. Spark puts that copy first on the path of its
 Python processes, and each process compiles it again, because code from a zip file cannot be cached.
@@ -16,8 +16,8 @@ import pyspark
 def spark_home() -> Path:
     """Return a folder for SPARK_HOME.
 
-    In a virtual environment it is `spark-home` there, with links to all of PySpark but its `python/`; elsewhere PySpark's own
-    folder. Several processes may ask at the same time.
+    In a virtual environment, it is the `spark-home` folder there, with links to all of PySpark except `python/`. Elsewhere, it is
+    PySpark's own folder. Several processes may call this at the same time.
     """
     installed = Path(pyspark.__file__).parent
     if sys.prefix == sys.base_prefix:

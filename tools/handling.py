@@ -36,7 +36,7 @@ from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, TRANS
 
 
 class Handling(NamedTuple):
-    """What a query or a task does about an error, and for how long."""
+    """How a query or a task handles an error, and for how long."""
 
     doing: str
     for_how_long: str
@@ -52,7 +52,7 @@ def names_of_codes(codes: Iterable[int]) -> list[str]:
 
 
 class Case(NamedTuple):
-    """A row of a table: an error of this package, what brokers or librdkafka report when it is raised, and what is done."""
+    """A table row: one of this package's errors, what brokers or librdkafka report when it is raised, and how it is handled."""
 
     error: str
     said: str

@@ -1,7 +1,7 @@
 """`make test-lower-bounds`: runs tests with the oldest dependencies that pyproject.toml allows, in a separate environment.
 
-This applies to the dependencies of the package and of its extras. The tools of `dev` and `release` are the latest versions. For
-PySpark there is `make test-matrix`.
+This applies to the dependencies of the package and of its extras. The tools in `dev` and `release` have their latest versions.
+`make test-matrix` covers PySpark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`make test-matrix`: runs the tests that need Spark, on the latest patch of each Spark version that the source supports.
 
-Arguments such as 4.1, or paths of tests, choose among them, as in `make test-iceberg`. Each Spark version has its own
-environment, which is updated first, and contains the log of its tests.
+Arguments such as 4.1, or paths of tests, select versions and tests, as in `make test-iceberg`. Each Spark version has its own
+environment, which is updated first and contains the tests' log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ print(f"Spark {pyspark.__version__}, Python {platform.python_version()}, pyarrow
 
 
 def main(chosen: Sequence[str]) -> int:
-    """Run the chosen tests on the chosen versions, or all; print one line for each version, and return the exit status."""
+    """Run the chosen tests on the chosen versions, or all. Print one line for each version, and return the exit status."""
     tests = [one for one in chosen if one.startswith("tests/")]
     sparks = [one for one in chosen if one not in tests]
     passed = [test_on(spark, tests or TESTS) for spark in sparks or SPARKS]

@@ -1,7 +1,7 @@
-"""`make pages`: writes the tables of the pages that are made from the code.
+"""`make pages`: writes the documentation's tables that are generated from the code.
 
-These are the rows of docs/options.md, the tables of docs/metrics.md, of docs/broker-codes.md (with the lists of errors that end a
-query immediately), and the table of the sink's options in docs/sink.md.
+These are the rows of docs/options.md, the tables in docs/metrics.md and docs/broker-codes.md (with the lists of errors with which
+a query fails immediately), and the table of the sink's options in docs/sink.md.
 
 Rows for settings of the Kafka client, such as `kafka.group.id`, are written by hand. An option without a row gets one at the end
 of its section's table; other rows keep their order.
@@ -88,7 +88,7 @@ def _with_table(page: str, head: str, rows: Iterable[str]) -> str:
 
 
 def _with_lines(page: str, head: str, begin: str, lines: Iterable[str]) -> str:
-    """Return the page with these lines below a head, instead of the lines there that begin with `begin` or are indented."""
+    """Return the page with these lines below a head. They replace the lines there that begin with `begin` or are indented."""
     before, _, rest = page.partition(head)
     return before + head + "".join(lines) + re.sub(rf"\A(({re.escape(begin)}|  ).*\n)*", "", rest)
 

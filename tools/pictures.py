@@ -1,6 +1,6 @@
 """`make pictures`: draws docs/pictures/demo.svg and top.svg from a real run of the demo, watched by a real `groupkafka top`.
 
-The pictures show what these programs print. This program only chooses the moments, by events and never by time.
+The pictures show what these programs print. This program only chooses the moments, by events rather than by time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FONT = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace'
 
 
 class Terminal(Console):
-    """A terminal that records its output and wraps long lines, because an export would cut them off."""
+    """A terminal that records its output and wraps long lines, because an export would truncate them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ class DemoRecorder(View):
         """Nothing was started."""
 
     def event(self, text: str, *, turn: bool = False) -> None:
-        """Print the event on the recorded terminal, and on stderr for the person who waits for the picture."""
+        """Print the event on the recorded terminal, and on stderr for the person who is waiting for the picture."""
         super().event(text, turn=turn)
         print(text, file=sys.stderr)
 

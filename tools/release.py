@@ -1,4 +1,4 @@
-"""`make release`: builds all files that a release uploads, in dist/.
+"""`make release`: builds all of a release's files in dist/.
 
 In addition to the sdist and the wheels, these are an SBOM (CycloneDX) of everything that `pip install` installs, the changelog's
 section, and checksums.
@@ -58,7 +58,7 @@ def checksums(folder: Path) -> str:
 def write_sbom(wheel: Path, file: Path) -> None:
     """Write the list of everything that `pip install` of a wheel installs today, without extras."""
     with tempfile.TemporaryDirectory(prefix="groupsource-sbom-") as folder:
-        # Make it without pip, which would be in the list.
+        # Create the environment without pip, which would be in the list.
         venv.create(folder)
         python = str(Path(folder) / "bin" / "python")
         run("-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", str(wheel))

@@ -76,7 +76,7 @@ def build(into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="groupsource-wheels-") as folder:
         sdist = build_sdist(Path(folder), into)
         built = [sdist]
-        # A wheel that fails its check does not get into the folder.
+        # A wheel that fails its check is not put into the folder.
         unchecked = Path(folder) / "unchecked"
         unchecked.mkdir()
         for platform in PLATFORMS:
@@ -102,7 +102,7 @@ def build_sdist(folder: Path, into: Path) -> Path:
 
 
 def repacked(made: Path, file: Path) -> Path:
-    """Write an sdist again, with the time of the commit and without an owner, so that each build gives the same file."""
+    """Rewrite an sdist with the commit's time and without an owner, so that every build produces the same file."""
     with (
         tarfile.open(made) as old,
         file.open("wb") as raw,

@@ -41,7 +41,7 @@ class Cluster:
     """Apache Kafka in KRaft mode on 127.0.0.1, for tests, demonstrations and development.
 
     As a context manager it starts and stops itself. If this process ends in any way, even by SIGKILL, the nodes are killed and a
-    temporary data folder is deleted. Not to be used by two threads at once.
+    temporary data folder is deleted. Only one thread may use a cluster at a time.
 
     Args:
         nodes: 1 or 3. Each node is a broker and a controller.
@@ -54,7 +54,7 @@ class Cluster:
         protocols: security protocols with which a single node listens in addition to PLAINTEXT, each on a free port (see
             `address`). Their certificates, mechanisms and users are in `config`.
         jvm_options: more options for each node's JVM.
-        racks: the rack of each node (`broker.rack`). With racks, consumers may read from the replica in their own one.
+        racks: the rack of each node (`broker.rack`). With racks, consumers may read from the replica in their own rack.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Cluster:
         """Download the jars if they are not in the cache, start all nodes, and return when each of them answers.
 
         Raises:
-            BrokerStartError: There is no Java or no such version, the folder is of another cluster, a port is in use, or a node
-                dies or does not answer. In the last case the message has the end of the node's log.
+            BrokerStartError: There is no Java or no such version, the folder belongs to another cluster, a port is in use, or a
+                node crashes or does not answer. In the last case, the message has the end of the node's log.
             RuntimeError: The cluster is already started.
         """
         if self._nodes:
@@ -146,7 +146,8 @@ class Cluster:
     def stop(self) -> None:
         """Stop all nodes. If the data is temporary, kill them and delete the data."""
         if self._data_dir is not None:
-            # Stop all nodes together. If they stopped one by one, the last controllers would wait for a quorum that is gone.
+            # Stop all nodes together. If they stopped one by one, the last controllers would wait for a quorum that no longer
+            # exists.
             for node in self._nodes:
                 node.send_stop()
             for node in self._nodes:
@@ -165,7 +166,7 @@ class Cluster:
             replication: the number of replicas; `None` for one on each node.
 
         Raises:
-            KafkaException: The brokers refuse the topic.
+            KafkaException: The brokers reject the topic.
             TimeoutError: There are no leaders after a minute.
         """
         replicas = replication if replication is not None else self._count

@@ -46,7 +46,8 @@ def server_properties(
     """Return the broker settings of one node. `extra` overrides all others.
 
     The group protocols are the defaults of the version. On 3.9 that is classic only: its preview of KIP-848 has an early form of
-    the protocol, which librdkafka does not know. The preview also has another group coordinator than users of 3.9 run.
+    the protocol, which librdkafka does not support. The preview also has a different group coordinator from the one that users of
+    3.9 run.
     """
     replicas = str(min(3, len(all_nodes)))
     in_sync = str(min(2, len(all_nodes)))

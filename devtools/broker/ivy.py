@@ -52,7 +52,7 @@ class IvyAnswer:
 
 
 def find_ivy(cache: Path) -> Path:
-    """Return the path of an Ivy jar: of PySpark, of SPARK_HOME, or else downloaded into `cache`.
+    """Return the path of an Ivy jar: from PySpark, from SPARK_HOME, or else downloaded into `cache`.
 
     Raises:
         BrokerStartError: There is none, and it cannot be downloaded.

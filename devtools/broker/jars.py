@@ -1,4 +1,4 @@
-"""Apache Kafka's jars, downloaded once into a cache of the user.
+"""Apache Kafka's jars, downloaded once into the user's cache.
 
 The cache is `$XDG_CACHE_HOME/spark_groupsource/kafka`, or else `~/.cache/spark_groupsource/kafka`. It contains:
 
@@ -89,7 +89,7 @@ def kafka_jars(java: str, version: str | None, progress: Progress, cache: Path |
         java: the path of `java`.
         version: an exact version (`4.1.0`), or a series (`3.9`) for its newest release. `None` for the newest 4.x.
         progress: called with a line of text at each step.
-        cache: the cache folder; `None` for that of this user.
+        cache: the cache folder; `None` for this user's.
 
     Raises:
         BrokerStartError: The version cannot be downloaded, or the cache cannot be used.
@@ -253,7 +253,7 @@ def _publish(jars: Path, version: str, wanted: str, cache: Path) -> KafkaJars:
     (jars / _MANIFEST).write_text(json.dumps(sizes, indent=1), encoding="utf-8")
     target = cache / version
     if not _is_whole(target):
-        # The folder is damaged: one of its files was cut or deleted. A running broker keeps its jars open.
+        # The folder is damaged: one of its files was truncated or deleted. A running broker keeps its jars open.
         shutil.rmtree(target, ignore_errors=True)
         jars.rename(target)
     if wanted != version:

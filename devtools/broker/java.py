@@ -16,7 +16,7 @@ _ADVICE = f"Install Java {OLDEST_JAVA} or newer, or set JAVA_HOME to one."
 
 
 def find_java() -> str:
-    """Return the path of the `java` that Spark would use: that of JAVA_HOME, or else the first on PATH.
+    """Return the path of the `java` that Spark would use: the one in JAVA_HOME, or else the first on PATH.
 
     Raises:
         BrokerStartError: There is none, it does not run, or it is older than 17.

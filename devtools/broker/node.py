@@ -125,7 +125,7 @@ class Node:
         """Start the node with its port and its data, and wait until it answers clients.
 
         Raises:
-            BrokerStartError: The node dies, or does not answer within two minutes. The message has the end of its log.
+            BrokerStartError: The node crashes, or does not answer within two minutes. The message has the end of its log.
         """
         self.launch()
         self.wait_until_answers({self.id})
@@ -139,7 +139,7 @@ class Node:
         wait_until_answers(self._address, nodes, self.check_alive)
 
     def stop(self) -> None:
-        """Send SIGTERM, and return when the JVM has ended. It is killed if it still runs after a minute."""
+        """Send SIGTERM, and return when the JVM has ended. It is killed if it is still running after a minute."""
         self._signal(signal.SIGTERM)
         # A paused process handles the signal when it continues.
         self._signal(signal.SIGCONT)
@@ -159,7 +159,7 @@ class Node:
     def pause(self) -> None:
         """Send SIGSTOP, and return when every thread has stopped. Connections stay open, but the node answers nothing.
 
-        On a busy machine the signal takes effect late. Only Linux shows the threads; elsewhere this returns at once.
+        On a busy machine, the signal takes effect late. Only Linux shows the threads; elsewhere, this returns immediately.
         """
         self._signal(signal.SIGSTOP)
         for _ in Deadline(STOP_LIMIT_S).attempts(0.01):
@@ -171,15 +171,15 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def send_stop(self) -> None:
-        """Ask the JVM to stop, and return immediately, because nodes that stop together must not wait for each other."""
+        """Ask the JVM to stop, and return immediately, so that nodes that stop together do not wait for each other."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 
     def check_alive(self) -> None:
-        """Check that the JVM runs, and was launched less than two minutes ago. After that time it should be ready.
+        """Check that the JVM is running, and was launched less than two minutes ago. After that time, it should be ready.
 
         Raises:
-            BrokerStartError: It does not run, or has taken too long.
+            BrokerStartError: It is not running, or has taken too long.
         """
         if not self.running:
             raise self._died()

@@ -19,7 +19,7 @@ itself.
 def is_free(port: int) -> bool:
     """Return whether a broker could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Java does this, too, because the port may still have closing connections of an earlier process.
+        # Java does this, too, because the port may still have an earlier process's closing connections.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -29,9 +29,9 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int, *, chosen_before: Collection[int] = ()) -> list[int]:
-    """Return different ports that are free, and none that was chosen before, on which nothing may listen yet.
+    """Return different free ports, none of which was chosen before, because nothing may listen on those yet.
 
-    Another process may take one before the broker does; then try again.
+    Another process may take one before the broker does. Try again in that case.
     """
     chosen: list[int] = []
     # Do not use the shared generator: if a test seeded it, all processes would get the same ports.

@@ -47,7 +47,7 @@ def wait_until_answers(node: NodeAddress, brokers: set[int], check: Callable[[],
 def ask(node: NodeAddress, topic: str | None) -> ClusterMetadata | None:
     """Return the node's own view of the cluster (and of one topic); `None` if it did not answer within 2 s.
 
-    The first request of a new client goes to the only broker that it knows. Later requests would go to any broker.
+    A new client's first request goes to the only broker that it knows. Later requests would go to any broker.
     """
     client = quiet_client(f"{HOST}:{node.port}")
     try:
@@ -67,9 +67,9 @@ def knows_leaders(node: NodeAddress, topic: str, partitions: int) -> bool:
 
 
 def wait_for_coordinator(bootstrap_servers: str, check: Callable[[], None]) -> None:
-    """Return when the coordinator of a group answers.
+    """Return when a group's coordinator answers.
 
-    The first request for a coordinator makes the brokers create `__consumer_offsets`. Otherwise the first group that joins would
+    The first request for a coordinator makes the brokers create `__consumer_offsets`. Otherwise, the first group would have to
     wait for that.
 
     Args:

@@ -1,4 +1,4 @@
-"""Formats the log folders of nodes.
+"""Formats the nodes' log folders.
 
 `kafka-storage format` starts a JVM and takes most of a second for each node. Except for the ids in `meta.properties`, its result
 depends only on the version. So it runs once for each version, and a node's folder is a copy with new ids.
@@ -30,7 +30,7 @@ def write_properties(path: Path, properties: dict[str, str]) -> None:
     """Write a Java properties file. A value may contain any character."""
     lines = []
     for key, value in properties.items():
-        # In a value only line ends and backslashes have a meaning. Java reads the rest as Latin-1.
+        # In a value, only line ends and backslashes have a meaning. Java reads the rest as Latin-1.
         escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         escaped = "".join(char if ord(char) < 128 else f"\\u{ord(char):04x}" for char in escaped)
         lines.append(f"{key}={escaped}\n")
@@ -63,7 +63,7 @@ def make_template(java: str, classpath: str, version: str, folder: Path) -> None
 
 
 def format_log_folder(template: Path, folder: Path, node_id: int, cluster_id: str) -> None:
-    """Make `folder` an empty log folder of one node. A folder that is already formatted is not changed."""
+    """Make `folder` an empty log folder for one node. A folder that is already formatted is not changed."""
     if (folder / META).exists():
         return
     # meta.properties is written last, because it makes the folder a formatted one.

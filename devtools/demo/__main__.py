@@ -26,8 +26,8 @@ def demo() -> None:
     """Watch two Spark queries share a topic as one consumer group, on this machine, in about a minute.
 
     The demo starts a broker, a live producer and two queries, each in its own process. It stops one query in the middle of its
-    work. The other query takes over its partitions, and then the first query returns. At the end the demo counts every record and
-    deletes everything. The first run downloads Apache Kafka's jars, which takes less than a minute.
+    work. The other query takes over its partitions, and then the first query returns. At the end, the demo counts every record
+    and deletes everything. The first run downloads Apache Kafka's jars, which takes less than a minute.
 
     If something is missing or fails, or if not every record was counted once, the demo keeps the outputs and logs, and prints
     where they are.
@@ -58,7 +58,7 @@ def _require_pyspark() -> None:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # Do what Ctrl-C does, so that everything that was started ends.
+    # Do what Ctrl-C does, so that everything that was started is stopped.
     raise KeyboardInterrupt
 
 

@@ -1,7 +1,7 @@
 """Checks that every record was counted once. Only rows that the queries' sinks have committed count.
 
-The producer writes the numbers from 0 on, each once. The output of a file sink is what its log, `_spark_metadata`, lists. Files
-of a micro-batch that was interrupted are in the same folder and do not count.
+The producer writes the numbers from 0 on, each once. The output of a file sink is what its log, `_spark_metadata`, lists. An
+interrupted micro-batch's files are in the same folder, but do not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = ["number", "partition"]
 
 @dataclass(frozen=True)
 class Count:
-    """The result. `rows` is by query and partition. `lost` and `doubled` have the numbers of the records."""
+    """The result. `rows` is by query and partition. `lost` and `doubled` have the records' numbers."""
 
     produced: int
     rows: Mapping[tuple[str, int], int]

@@ -22,7 +22,7 @@ _FLUSH_LIMIT_S = 30.0
 
 
 class LiveProducer:
-    """A producer that writes 0, 1, 2, ... as the values of records to one topic, each once (it is idempotent)."""
+    """An idempotent producer that writes 0, 1, 2, ... as record values to one topic, each once."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         settings: dict[str, Any] = {
@@ -44,10 +44,10 @@ class LiveProducer:
         self._thread.start()
 
     def stop(self) -> int:
-        """Stop, and return the number of records that the broker has, which is all that were sent.
+        """Stop, and return the number of records that the broker has, which is the number that was sent.
 
         Raises:
-            BrokerError: The broker did not accept some of them.
+            BrokerError: The broker did not accept some records.
         """
         self.cancel()
         left = self._producer.flush(_FLUSH_LIMIT_S)

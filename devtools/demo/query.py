@@ -3,7 +3,7 @@
 - Standard input: one line of JSON with the options of the source, when the broker is up. Spark starts without waiting for it.
   Nothing follows. When standard input ends, the demo has ended, and this process ends too.
 - Standard output: one line of JSON for each event: `ready`, `started`, `progress`, `stopped`, `failed`.
-- SIGTERM stops the query after its running micro-batch. SIGUSR1 interrupts it, so that ranges may stay claimed.
+- SIGTERM stops the query after its running micro-batch. SIGUSR1 interrupts it, so ranges may remain claimed.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def main() -> int:
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
     try:
         spark = session(name, folder)
-        # Do not set this in `session`, because the chaos tests use that with two drivers on one checkpoint.
+        # Do not set this in `session`, which the chaos tests use with two drivers on one checkpoint.
         spark.conf.set(*without_processes())
         _send(events, "ready")
         chosen = _wait_for(options, stopped)
         if chosen is not None:
             _run(start(spark, folder, chosen), events, stopped)
     except Exception as error:  # noqa: BLE001 -- the demo shows any error
-        # Drop Spark's own part of the text, which has offsets and query plans. It is long and helps less.
+        # Drop Spark's own part of the text, which is long and less helpful: it has offsets and query plans.
         print(traceback.format_exc().partition(SPARK_CONTEXT)[0])
         _send(events, "failed", message=str(error).partition("\n")[0])
         return 1
@@ -67,11 +67,11 @@ def main() -> int:
 
 
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
-    """Return a small Spark session, with `spark_home()` unless SPARK_HOME says another. It writes only below `folder`."""
+    """Return a small Spark session, with `spark_home()` unless SPARK_HOME is set. It writes only below `folder`."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(spark_home())
-    # Without this Spark would resolve the host's own name, which takes seconds on a laptop without a network.
+    # Without this, Spark would resolve the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return (
         SparkSession.builder.master(master)
@@ -90,7 +90,7 @@ def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
 
 
 def start(spark: SparkSession, folder: Path, options: Mapping[str, str]) -> StreamingQuery:
-    """Start the query, or restart it on its checkpoint. It writes Parquet files."""
+    """Start the query, or restart it from its checkpoint. It writes Parquet files."""
     records = spark.readStream.format("groupkafka").options(**options).load()
     counted = records.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS number", "partition", "offset")
     return (

@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 class QueryProcess:
     """One run of `demo.query`, or of a module with the same protocol. All runs append to one log.
 
-    The process has its own session. So Ctrl-C in the terminal reaches only the demo, and `close` can end everything that the
+    The process has its own session, so Ctrl-C in the terminal reaches only the demo, and `close` can kill everything that the
     process has started.
     """
 
@@ -68,11 +68,11 @@ class QueryProcess:
         return events
 
     def stop(self) -> None:
-        """Make the process stop its query after the running micro-batch, and end. Return immediately."""
+        """Tell the process to stop its query after the running micro-batch, and to end. Return immediately."""
         self._process.terminate()
 
     def interrupt(self) -> None:
-        """Make the process interrupt its query, and end. Return immediately."""
+        """Tell the process to interrupt its query, and to end. Return immediately."""
         self._process.send_signal(signal.SIGUSR1)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the state of a query through all its runs, for the story."""
+"""Keeps a query's state through all of its runs, for the story."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class Query:
         self.status = "starting"
 
     def close(self) -> None:
-        """Kill all its processes that still run."""
+        """Kill all of its processes that are still running."""
         for process in filter(None, (self.process, self._next, *self._ended)):
             process.close()
 
     def take(self, event: QueryEvent) -> str | None:
-        """Record an event of its process; return a sentence if its partitions have changed.
+        """Record an event from its process. Return a sentence if its partitions have changed.
 
         Raises:
             DemoFailed: The query has failed.
@@ -107,7 +107,7 @@ class Query:
         return DemoFailed(f"Query {self.name}: {why}\nThe end of {self.process.log}:\n{self.process.last_lines()}")
 
     def scene(self) -> QueryScene:
-        """Return what the view shows of it."""
+        """Return what the view shows about the query."""
         return QueryScene(self.name, self.status, self.generation, self.partitions, self.rate.per_second(), self.rows, self.lag)
 
     def _take_progress(self, event: QueryEvent) -> str | None:

@@ -1,7 +1,8 @@
 """The story of the demo: what happens, and in which order. Only this module controls all processes.
 
-Two queries, A and B, share six partitions. B is interrupted in the middle of its work. A takes over, and what B had claimed is
-held for B. B comes back on its checkpoint and reads that. Then the producer stops, both queries drain, and all is counted.
+Two queries, A and B, share six partitions. B is interrupted in the middle of its work. A takes over, and the ranges that B had
+claimed are held for B. B restarts from its checkpoint and reads these ranges. Then the producer stops, both queries read the
+rest, and every record is counted.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ STEP_LIMIT_S = 120.0
 
 
 class Story:
-    """One run of the demo. As a context manager it always ends everything that it has started."""
+    """One run of the demo. As a context manager, it always stops everything that it has started."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self._view = view
@@ -163,7 +164,7 @@ class Story:
         held, generation = self._held_for_b(), self.a.generation or 0
         self._view.event("starting query B again on its checkpoint", turn=True)
         self.b.process.begin(options(self.b))
-        # A micro-batch in its progress was complete, so only the confirmation is missing.
+        # A micro-batch in its progress was finished, so only the confirmation is missing.
         for plan in {claim.plan for claim in held.values()} - self.b.rows_of_plan.keys():
             self._until(lambda plan=plan: plan in self.b.rows_of_plan, "B reads what is held for it")  # type: ignore[misc]
             owed = sum(claim.range.size for claim in held.values())

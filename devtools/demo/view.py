@@ -50,7 +50,7 @@ class QueryScene:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that the view shows at one moment. `group` is `None` until the group was described."""
+    """Everything that the view shows at one moment. `group` is `None` until the group has been described."""
 
     queries: tuple[QueryScene, ...]
     produced: int = 0
@@ -85,7 +85,7 @@ class View:
         self._console.print(Text.assemble(time_s, (printable(text), "bold" if turn else "")), soft_wrap=True)
 
     def progress(self, text: str) -> None:
-        """Show the progress of something that takes long."""
+        """Show the progress of something that takes a long time."""
         self._progress = text
         if self._live is None and self._line_is_due():
             self._console.print(Text(f"[{self._elapsed():5.1f} s]   {printable(text)}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What must hold at any time, and in the end: nothing lost, nothing doubled, nothing held for ever."""
+"""Checks what must hold at all times and at the end: nothing is lost, duplicated, or held forever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.twins import twin_of
 
 
 class Violation(Exception):
-    """Something that must never happen, by its name."""
+    """A promise that was broken, by name."""
 
     def __init__(self, name: str, detail: str) -> None:
         super().__init__(f"{name}: {detail}")
@@ -20,12 +20,12 @@ class Violation(Exception):
 
 
 def offsets_of(ranges: Iterable[OffsetRange]) -> Iterator[int]:
-    """Each offset of the ranges."""
+    """Yield every offset in the ranges."""
     return (offset for offsets in ranges for offset in range(*offsets))
 
 
 class Account:
-    """Where each offset of each partition has been."""
+    """The account of where every offset of every partition has been."""
 
     def __init__(self, partitions: int, *, other_client: bool) -> None:
         self.output: list[list[str]] = [[] for _ in range(partitions)]
@@ -56,15 +56,15 @@ class Account:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether nothing may be read twice. With other clients in the group that takes graceful hand-offs."""
+        """Whether nothing may be read twice. With other clients in the group, this requires graceful hand-offs."""
         return not self.moved and (self.graceful or not self._other_client)
 
     def append(self, number: int, records: int = 1) -> None:
-        """The partition has that many records more."""
+        """Add this many records to the partition."""
         self.output[number].extend([""] * records)
 
     def recreate(self) -> None:
-        """The topic is another one now: what becomes of its records counts, and nothing else."""
+        """Start over with the recreated topic: from now on, only its records count."""
         self.graceful = False
         self.output = [[] for _ in self.output]
         self.durable = [set() for _ in self.durable]
@@ -79,23 +79,23 @@ class Account:
         self.reread[number] &= set(range(at))
 
     def written(self, number: int, offset: int, who: str) -> None:
-        """A record reaches a sink."""
+        """Note that a record has reached a sink."""
         before = self.output[number][offset]
         if before and self.exactly_once and offset not in self.reread[number]:
             raise Violation("doubled", f"{partition(number)} offset {offset}: {before}, and again by {who}")
         if self.graceful and offset and not self.output[number][offset - 1]:
-            # A drain keeps the order of a partition across members.
+            # A drain preserves a partition's order across members.
             raise Violation("out of order", f"{partition(number)} offset {offset} by {who} before the one below it")
         self.output[number][offset] = who
 
     def committed_elsewhere(self, number: int, position: int, *, skipped: bool = False) -> None:
-        """Another client, or a tool, answers for everything below the position."""
+        """Note that another client, or a tool, is responsible for everything below the position."""
         self.durable[number].update(range(position))
         for offset in range(position) if skipped else ():
             self.output[number][offset] = self.output[number][offset] or "skipped"
 
     def may_have_become(self, before: Ranges, now: Ranges) -> bool:
-        """Whether a later attempt at a plan reads what the first did, less what another stream has taken over since."""
+        """Return whether a later attempt at a plan reads what the first did, except what another stream has since taken over."""
         for where in before.keys() | now.keys():
             earlier, later = (set(offsets_of(granted.get(where, ()))) for granted in (before, now))
             if not later <= earlier or not earlier - later <= self.reread[where.partition]:
@@ -103,17 +103,17 @@ class Account:
         return True
 
     def confirmed(self, sink: Ranges) -> None:
-        """A plan is in its stream's commit log."""
+        """Note that a plan is in its stream's commit log."""
         for where, offsets in sink.items():
             self.durable[where.partition].update(offsets_of(offsets))
 
     def check_claim(
         self, where: TopicPartition, record: CommitRecord, before: GroupCommit, written: Sequence[str] | None
     ) -> None:
-        """Hold newly claimed ranges against what was owed to other streams until now, as the record `before` says.
+        """Check newly claimed ranges against those that were owed to other streams, according to the record `before`.
 
-        `written`: the stream that wrote each partition's record, as far as its member is still in the group. `None` if no stream
-        may read what is owed to others.
+        `written`: the stream that wrote each partition's record, if its member is still in the group. `None` if no stream may
+        read ranges that are owed to others.
         """
         if not isinstance(before, CommitRecord) or (before.stream, before.topic_id) != (record.stream, record.topic_id):
             return
@@ -131,9 +131,9 @@ class Account:
         self.reread[where.partition] |= claimed & was_owed
 
     def note_adoption(self, number: int, record: CommitRecord, written: Sequence[str], owners: Sequence[str]) -> None:
-        """Note what shows that a stream is alive when this record is written, and what does so no longer.
+        """Update which records show that a stream is alive, now that this record is written.
 
-        Its writer has adopted the partition if the last record was another stream's. `written`: the stream in whose name the
+        The writer has adopted the partition if the last record was from another stream. `written`: the stream in whose name the
         record of each partition is, before this one. `owners`: the letters of the partitions' owners.
         """
         if record.stream == written[number]:
@@ -151,7 +151,7 @@ class Account:
             self.alive = {key: shown - taken if key[1] == letter else shown for key, shown in self.alive.items()}
 
     def check_record(self, where: TopicPartition, record: CommitRecord, streams: Mapping[str, Checkpoint]) -> None:
-        """Hold a record against what is durable, when the coordinator takes it."""
+        """Check a record against what is durable when the coordinator accepts it."""
         durable = self.durable[where.partition]
         if ahead := [offset for offset in range(record.offset) if offset not in durable]:
             raise Violation("committed ahead of durable", f"{where}: {record.offset} is committed, {ahead} are not durable")
@@ -162,7 +162,7 @@ class Account:
             self._check_owed(where, entry, streams)
 
     def _check_owed(self, where: TopicPartition, entry: OwedRange, streams: Mapping[str, Checkpoint]) -> None:
-        """Every held range has a stream that takes it when it restarts, or that has had it."""
+        """Check that every held range has a stream that takes it after a restart, or that has already had it."""
         checkpoint = streams[entry.stream[0]].complete()
         if entry.stream in checkpoint.gone:
             return
@@ -170,7 +170,7 @@ class Account:
             return
         newest = checkpoint.newest()
         planned = newest.by_partition.get(where, ()) if newest.plan == entry.plan else ()
-        # Of a range that is owed another stream may have taken a part.
+        # Another stream may have taken a part of an owed range.
         touched = set(offsets_of(offsets for offsets in planned if offsets.overlap(entry.range).size))
         owed = set(range(*entry.range))
         whole = owed <= touched and touched - owed <= self.reread[where.partition] | self.lost[where.partition]
@@ -180,11 +180,11 @@ class Account:
     def check_end(
         self, commits: Mapping[TopicPartition, GroupCommit], owners: set[str], *, rereading: bool, limited: bool = False
     ) -> None:
-        """Hold the end against what is promised.
+        """Check the promises at the end of a history.
 
-        `owners`: the streams that own a partition. One that owns nothing cannot show what it has confirmed. `rereading`: what is
-        owed to others is read in their place. `limited`: a record has little room. One that is full stands still until it is
-        shown what is confirmed.
+        `owners`: the streams that own a partition. A stream that owns nothing cannot show what it has confirmed. `rereading`:
+        ranges that are owed to others are read in their place. `limited`: a record has little room. A partition whose record is
+        full makes no progress until it is shown what is confirmed.
         """
         still = {
             where.partition: held.next
@@ -203,7 +203,7 @@ class Account:
                 raise Violation("lost", f"{where}: the owner stands at {held.next}")
 
     def key(self) -> tuple[object, ...]:
-        """Equal for accounts from which the same can follow."""
+        """A key that is equal for accounts with the same possible futures."""
         return (
             tuple(map(tuple, self.output)),
             tuple(map(frozenset, self.durable + self.reread + self.lost)),

@@ -1,4 +1,4 @@
-"""What survives a driver: its stream's checkpoint, as Spark keeps it, and its sink."""
+"""The state that survives a driver: its stream's checkpoint, as Spark keeps it, and its sink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUP_ID = "orders-to-lake"
 
 
 def cut_off(ranges: Ranges, where: TopicPartition, at: int) -> Ranges:
-    """Return the ranges without what this partition has from this offset on."""
+    """Return the ranges without this partition's offsets from this one on."""
     below = OffsetRange(0, at)
     kept = tuple(left for offsets in ranges.get(where, ()) if (left := offsets.overlap(below)).size)
     others = {other: offsets for other, offsets in ranges.items() if other != where}
@@ -62,32 +62,32 @@ class Checkpoint:
         return len(self.offset_log) - 1
 
     def delete(self) -> None:
-        """The directory is deleted, and the job's next run writes to a new place of its sink."""
+        """Delete the directory. The job's next run writes to a new output."""
         self.gone |= {self.named} if self.named else set()
         self.named, self.batches, self.offset_log, self.committed = "", 0, [], -1
         self.granted, self.sink = {}, {}
 
     def cut(self, where: TopicPartition, at: int) -> None:
-        """The partition's log is cut off: whatever is known of its records from there on counts no more."""
+        """Truncate the partition's log: everything known about its records from there on no longer counts."""
         for known in (self.granted, self.sink):
             for plan, ranges in known.items():
                 known[plan] = cut_off(ranges, where, at)
 
     def restore(self) -> None:
-        """An older copy, without the newest plan, is put in its place."""
+        """Replace the checkpoint with an older copy, without the newest plan."""
         self.put_aside = self.offset_log.pop(), self.committed
         self.batches -= 1
         self.committed = min(self.committed, self.logged)
         self.torn = True
 
     def lose_commit(self) -> None:
-        """An older copy, with the newest plan in its offset log and not in its commit log, is put in its place."""
+        """Replace the checkpoint with an older copy, whose offset log has the newest plan but whose commit log does not."""
         self.put_aside = None, self.committed
         self.committed -= 1
         self.torn = True
 
     def put_back(self) -> None:
-        """The newest checkpoint is put back."""
+        """Restore the newest checkpoint."""
         assert self.put_aside is not None
         newest, self.committed = self.put_aside
         if newest is not None:
@@ -96,7 +96,7 @@ class Checkpoint:
         self.put_aside = None
 
     def complete(self) -> Checkpoint:
-        """The checkpoint with its newest plan, whether an older copy is in its place or not."""
+        """The checkpoint with its newest plan, even if an older copy has replaced it."""
         if self.put_aside is None:
             return self
         twin = self.clone()
@@ -104,16 +104,16 @@ class Checkpoint:
         return twin
 
     def first(self) -> PlanOffset:
-        """The offset before the first plan. A name that never reached the log is forgotten: each driver draws another."""
+        """The offset before the first plan. A name that never reached the log is forgotten, and each driver draws a new one."""
         name = self.named or f"{self.letter}{self.drivers}".ljust(self.name_length, "-")
         return PlanOffset.build(stream=name, plan=-1, generation=-1, member="", group=GROUP_ID, ranges={})
 
     def newest(self) -> PlanOffset:
-        """The newest plan as Spark hands it back."""
+        """The newest plan, as Spark returns it."""
         return PlanOffset.parse(json.loads(self.offset_log[-1]), GROUP_ID) if self.offset_log else self.first()
 
     def read_all(self) -> bool:
-        """Whether the newest plan left nothing to others."""
+        """Whether the newest plan left nothing to other members."""
         last = self.newest().by_partition
         granted = self.granted.get(self.logged, last)
         return all(
@@ -121,7 +121,7 @@ class Checkpoint:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Equal for checkpoints that Spark would treat alike."""
+        """A key that is equal for checkpoints that Spark would treat alike."""
         return (
             self.named,
             self.drivers,

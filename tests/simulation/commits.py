@@ -1,4 +1,4 @@
-"""The group's registers as one driver reads and writes them: late, or with a connection that breaks."""
+"""One driver's access to the group's registers, which may be late or lose its connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FakeCommits(FencedCommits):
         return mark_of(self.driver.member) if self.driver.member else None
 
     def fetch(self, partitions: Iterable[TopicPartition], *, timeout_s: float = 0) -> dict[TopicPartition, GroupCommit]:  # noqa: ARG002
-        """Return what the group holds; for partitions of others it may be what it held a moment ago."""
+        """Return the group's commits. For other members' partitions, they may be slightly outdated."""
         before, self.driver.before = self.driver.before, None
         now, held = self.world.group.registers, self.driver.held
         earlier = before or now
@@ -35,7 +35,7 @@ class FakeCommits(FencedCommits):
         return {asked: read((now if asked.partition in held else earlier)[asked.partition]) for asked in partitions}
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """All in one commit; or in two, of which the second is lost."""
+        """Return all records in one commit, or in two commits of which the second is lost."""
         if records and self.driver.answer == "split":
             self.driver.answer = ""
             first, *others = sorted(records)
@@ -47,14 +47,14 @@ class FakeCommits(FencedCommits):
             yield records
 
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Write what is not fenced; or lose the request or its answer."""
+        """Write the records that are not fenced, or lose the request or its response."""
         how, self.driver.answer = self.driver.answer, ""
         refused = self.world.group.fence(self.driver.member, self.driver.epoch, [where.partition for where in records])
         accepted = {where: record for where, record in records.items() if where.partition not in refused}
         if accepted and how in {"", "applied"}:
             self.world.write(accepted, self.driver.name)
         if how:
-            # The client sends it more than once: a copy may still be on its way when the group has it.
+            # The client sends it more than once, so a copy may still be on its way after the group has received it.
             self.world.unanswered(self.driver, records, late=how in {"late", "applied"})
         if refused:
             raise GenerationChanged(f"stale member epoch for partitions {sorted(refused)}")

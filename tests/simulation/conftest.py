@@ -1,4 +1,4 @@
-"""What makes histories quick."""
+"""Makes histories fast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quick() -> Iterator[None]:
-    """Write no log lines, and look for unused cycles seldom: the searches keep millions of objects, which Python would walk."""
+    """Turn off logging, and collect garbage rarely, because Python would traverse the millions of objects of a search."""
     log_level, threshold = logging.root.manager.disable, gc.get_threshold()
     logging.disable(logging.CRITICAL)
     gc.set_threshold(5_000_000, *threshold[1:])

@@ -1,4 +1,4 @@
-"""One run of a stream: Spark's calls, one step at a time, on a real ledger, and its membership in the group."""
+"""Simulates one run of a stream: Spark's calls on a real ledger, one step at a time, and the run's membership in the group."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SPARKS_CALLS = (
 
 
 class Driver(Membership):
-    """A driver process. Each `do_...` is one step; it gives true when something came of it that others may wait for."""
+    """A driver process. Each `do_...` method is one step, and returns true if the step had an effect that others may wait for."""
 
     stage: str
     """Which of SPARKS_CALLS comes next."""
@@ -94,7 +94,7 @@ class Driver(Membership):
         self._begin(self.plan, durable=self.plan.plan - replays)
 
     def _begin(self, newest: PlanOffset, *, durable: int) -> None:
-        """Begin a membership. The group is joined later."""
+        """Begin a membership. The driver joins the group later."""
         world = self.world
         self.survey = world.survey_type(self.asking_brokers())
         self.ledger = world.ledger_type(
@@ -127,13 +127,13 @@ class Driver(Membership):
         return twin
 
     def asking_brokers(self) -> AskBrokers:
-        """What asks the brokers, before a partition is adopted."""
+        """The object that asks the brokers before a partition is adopted."""
         return partial(
             ask_brokers, starting_offsets=_from_the_beginning, topic_ids=self.topic_ids, log_starts=_from_the_beginning
         )
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
-        """What the brokers say of these topics now."""
+        """Return the ids of these topics, as the brokers report them now."""
         return dict.fromkeys(topics, self.world.topic_id)
 
     @property
@@ -142,11 +142,11 @@ class Driver(Membership):
 
     @property
     def newer(self) -> bool:
-        """Whether it is of the next version of this package."""
+        """Whether the driver runs the next version of this package."""
         return self.name in self.world.newer
 
     def due(self) -> list[tuple[object, ...]]:
-        """Steps that can be taken now. While a callback drains, the consumer's thread does nothing else."""
+        """Return the steps that can be taken now. While a callback drains, the consumer's thread does nothing else."""
         group, name = self.world.group, self.name
         due: list[tuple[object, ...]] = [(self.stage, name)]
         if self.away:
@@ -184,7 +184,7 @@ class Driver(Membership):
         return due
 
     def may(self) -> list[tuple[object, ...]]:
-        """Reports that may reach it, or never do; and looks at what it holds for others, which take some time without a plan."""
+        """Return the steps that may or may not happen: reports, and looks at held ranges, which take some time without a plan."""
         if self.away:
             return []
         reports = [("report", self.name, age) for age in (0, 1) if age <= self.durable_plan]
@@ -199,7 +199,7 @@ class Driver(Membership):
         ]
 
     def do_begin(self) -> bool:
-        """Look at what the group holds, before it joins."""
+        """Read the group's commits before joining."""
         self.ledger.note_group(FakeReader(self).subscribed())
         self.knows = self.knew = self.world.written_by_members()
         return True
@@ -215,22 +215,22 @@ class Driver(Membership):
         return False
 
     def takes_answer(self, running: Collection[str], protected: Collection[str]) -> None:
-        """These streams run. The others that are protected count as if they did: other topics were not asked for their plans."""
+        """Take the answer that these streams run. Other protected streams count as running, because others were not asked."""
         self.answered_at = self.clock.now
         self.lived |= dict.fromkeys(running, self.answered_at)
         held = [(where, entry.stream, entry.plan) for where, entry in self._held() if entry.stream not in protected]
         self.dead = {plan: self.dead.get(plan, self.answered_at) for plan in held}
 
     def _held(self) -> list[tuple[TopicPartition, OwedRange]]:
-        """What it holds for other streams."""
+        """Return what the driver holds for other streams."""
         records = self.ledger._records.items()
         return [(where, entry) for where, record in records for entry in record.owed if entry.stream != record.stream]
 
     def _reads_again(self, again: Ranges) -> None:
-        """It decides to read these in place of other streams: all whose streams were dead for long enough, by all answers.
+        """Note the ranges that it reads in place of other streams, and check that these have been dead for long enough.
 
-        A time that is counted from plan to plan begins late, since the plan before may be long ago. Or it ends early, since
-        the stream may have lived in between.
+        A time that is counted from plan to plan may begin late, because the previous plan may be long ago. Or it may end early,
+        because the stream may have been alive in between.
         """
         self.again, self.knew = again, self.knows
         after = self.world.setting.held_claims.reread_after_s
@@ -247,7 +247,7 @@ class Driver(Membership):
                 raise Violation("reread too late", f"{where}: {entry}, dead for {dead:.0f} s")
 
     def do_plan(self, limit: int | None) -> bool:
-        """Look at the positions and the partitions' ends; 0: no broker answers."""
+        """Read the positions and the partitions' ends. 0: no broker answers."""
         ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
         records = self.ledger.confirmed_records()
         self.epochs = {where: self.world.epochs[where.partition] for where in ends}
@@ -260,20 +260,20 @@ class Driver(Membership):
         return False
 
     def diverging(self, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, int]:
-        """Where the logs were cut off below the positions, as their leaders say."""
+        """Return where the logs were truncated below the positions, according to their leaders."""
         positions = to_validate({where: (record.next, record.epoch) for where, record in records.items()}, self.epochs)
         found = {where: self.world.epoch_end(where.partition, epoch) for where, (_, epoch) in positions.items()}
         return {where: end for where, end in found.items() if end < positions[where][0]}
 
     def do_leave(self) -> bool:
-        """Something is lost: it is left behind, and the positions are looked at again."""
+        """Skip what is lost, and read the positions again."""
         self.ledger.continue_after(self.losses)
         self._reads_again(self.ledger.plan_input().reread)
         self.stage = "plan"
         return False
 
     def do_propose(self) -> bool:
-        """latestOffset gives the plan to Spark, or `start` again."""
+        """Return the plan to Spark from latestOffset, or `start` again."""
         kept = self.ledger.propose(self.ranges)
         if not any(offsets.size for ranges in kept.values() for offsets in ranges):
             self.stage = "confirm"
@@ -293,31 +293,31 @@ class Driver(Membership):
         return True
 
     def do_confirm(self) -> bool:
-        """Nothing is left of the plan, so no claim comes that confirms the last one."""
+        """Confirm the last plan, because nothing is left of the new one, and so no claim will confirm it."""
         self.ledger.confirm()
         self.stage = "rest" if self.batch else "name"
         return False
 
     def do_rest(self) -> bool:
-        """Nothing new: Spark asks again, with the same start."""
+        """Find nothing new: Spark asks again with the same start."""
         self.stage = "durable"
         return False
 
     def do_name(self) -> bool:
-        """Batch 0 without a plan: start and end are the same, so that nothing is claimed."""
+        """Run batch 0 without a plan: start and end are the same, so nothing is claimed."""
         if self._log():
             self.stage = "rest"
         return True
 
     def do_write(self) -> bool:
-        """The plan is written to the offset log."""
+        """Write the plan to the offset log."""
         if self._log():
             self.checkpoint.offset_log.append(json.dumps(self.plan.to_json()))
             self.stage = "acknowledge"
         return True
 
     def _log(self) -> bool:
-        """Write the next batch to the offset log; a driver that finds one there dies."""
+        """Write the next batch to the offset log. A driver that finds one there dies."""
         checkpoint = self.checkpoint
         if checkpoint.put_aside is not None:
             raise Violation("a restored checkpoint goes on", f"{self.name} logs batch {self.batch}")
@@ -361,18 +361,18 @@ class Driver(Membership):
         return self.plan.topics.get("orders", self.world.topic_id) == self.world.topic_id
 
     def as_logged(self) -> Stream:
-        """What the stream knows of itself when its plan is in the offset log."""
+        """Return the stream's own state once its plan is in the offset log."""
         plan = self.plan
         return Stream(plan.stream, plan.plan, plan.plan - 1, plan.by_partition, plan.topics, plan.epoch_of)
 
     def still_there(self) -> Stream:
-        """The same, without the ranges that were deleted with their topic."""
+        """Return the plan without the ranges that were deleted with their topic."""
         stream = self.as_logged()
         lost = {loss.partition for loss in plan_losses(stream, self.topic_ids(stream.topics))}
         return replace(stream, ranges={where: planned for where, planned in stream.ranges.items() if where not in lost})
 
     def do_sink(self) -> bool:
-        """The tasks have read, and the sink commits, unless it has this plan."""
+        """Commit the tasks' rows in the sink, unless it already has this plan."""
         number = self.plan.plan
         self.stage = "commit"
         if number not in self.checkpoint.sink:
@@ -385,14 +385,14 @@ class Driver(Membership):
         return True
 
     def of_the_planned_log(self) -> Ranges:
-        """What the tasks take: a range ends before a record of a later leader epoch than the plan has, and with the log."""
+        """Return what the tasks read: a range ends with the log, or before a record with a later leader epoch than the plan's."""
         ranges = self.ranges
         for where, epoch in self.plan.epoch_of.items():
             ranges = cut_off(ranges, where, self.world.epoch_end(where.partition, epoch))
         return ranges
 
     def do_commit(self) -> bool:
-        """The plan is written to the commit log."""
+        """Write the plan to the commit log."""
         if self.checkpoint.put_aside is not None:
             raise Violation("a restored checkpoint goes on", f"{self.name} commits plan {self.plan.plan}")
         if self.plan.plan > self.checkpoint.committed:
@@ -406,18 +406,18 @@ class Driver(Membership):
 
     @property
     def durable_plan(self) -> int:
-        """The newest plan that may be reported: it is in the commit log, whoever wrote it there."""
+        """The newest plan that may be reported: it is in the commit log, no matter which driver wrote it."""
         return self.checkpoint.committed
 
     def do_report(self, age: int) -> bool:
-        """A report of the newest durable plan, or a late one of an older plan."""
+        """Report the newest durable plan, or an older one late."""
         plan = self.durable_plan - age
         if plan >= 0:
             self._report(self.checkpoint.named, plan)
         return False
 
     def do_noise(self, of: str) -> bool:
-        """A report that says nothing of the newest claims: of the `next` plan to claim, or of `another` stream's plan."""
+        """Report something unrelated to the newest claims: the `next` plan to claim, or `another` stream's plan."""
         to_claim = self.stage in {"write", "acknowledge", "claim"}
         if of == "next":
             self._report(self.plan.stream, self.plan.plan + (not to_claim))
@@ -432,7 +432,7 @@ class Driver(Membership):
     # The end of it.
 
     def leaves(self, *, answered: bool) -> bool:
-        """A commit had no answer. It closes what is durable and leaves, or nobody learns of it until its session is over."""
+        """Leave after a commit without a response: close what is durable, or vanish until the session expires."""
         if answered and self.known:
             held = named(self.held)
             with self.looking_at_reports(self.held, owed_too=False):
@@ -447,7 +447,7 @@ class Driver(Membership):
         return True
 
     def do_join_anew(self) -> bool:
-        """Spark's next call joins the group as a new member, with what the call says of the checkpoint."""
+        """Rejoin the group as a new member at Spark's next call, with the checkpoint's state from that call."""
         if not self.away or self.stage in ON_ITS_OWN:
             return False
         self.away = False
@@ -456,13 +456,13 @@ class Driver(Membership):
         return self.do_begin()
 
     def do_crash(self) -> bool:
-        """It dies. Its member stays in the group until its session is over."""
+        """Crash. The member stays in the group until its session expires."""
         self.world.account.graceful = False
         del self.world.drivers[self.name]
         return True
 
     def do_stop(self) -> bool:
-        """SIGTERM: it gives everything back and leaves."""
+        """Handle SIGTERM: give everything back, and leave."""
         if not self.known:
             return self.do_crash()
         held = named(self.held)
@@ -475,17 +475,17 @@ class Driver(Membership):
         return True
 
     def do_ask(self) -> bool:
-        """It asks what the group holds, and is slow to use the answer."""
+        """Ask for the group's commits, and use the answer late."""
         self.before = list(self.world.group.registers)
         return False
 
     def do_cut(self, how: str) -> bool:
-        """The connection breaks with the next commit."""
+        """Break the connection at the next commit."""
         self.answer = how
         return False
 
     def key(self) -> tuple[object, ...]:
-        """Equal for drivers that behave alike. Of the epoch it matters whether it is current, and what was assigned since."""
+        """A key that is equal for drivers that behave alike. It has whether the epoch is current, and what was assigned since."""
         ledger = self.ledger
         return (
             *(self.name, self.stage, self.plan.plan, self.batch, self.member, self.answer, self.away),
@@ -522,7 +522,7 @@ LOOK_S = 3600.0
 
 
 class _Clock:
-    """Every look at it is long after the last one: nothing is put off, but what takes several looks."""
+    """A clock on which much time passes between readings, so that only what takes several readings is delayed."""
 
     def __init__(self) -> None:
         self.now = 0.0

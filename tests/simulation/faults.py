@@ -1,4 +1,4 @@
-"""Faults to seed: each is a mistake that the hand-off could make and that the simulation must detect.
+"""Defines faults: each is a mistake that the hand-off could make and that the simulation must detect.
 
 A fault replaces one of the rules that the ledger uses, or one step of the ledger or of the world; everything else stays real.
 """
@@ -38,7 +38,7 @@ _USED_IN = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One mistake. `rules` replace those of handoff/rules.py, where the ledger and its parts use them."""
+    """A mistake. `rules` replace those in handoff/rules.py where the ledger and its parts use them."""
 
     name: str
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Fault:
 
     @contextmanager
     def seeded(self) -> Iterator[None]:
-        """While the context lasts, the ledger makes this mistake."""
+        """Make the ledger make this mistake inside the `with` block."""
         with ExitStack() as stack:
             stack.enter_context(patch.multiple(World, ledger_type=self.ledger, driver_type=self.driver, survey_type=self.survey))
             for rule, mistaken in self.rules.items():
@@ -103,7 +103,7 @@ class _RereadAlthoughHeld(Ledger):
 
 
 class _DeathsCountFromPlanToPlan(Ledger):
-    """The answers in between do not count."""
+    """Counts the time from plan to plan, and ignores the answers in between."""
 
     def idle(self) -> None:
         held = self._held_ranges
@@ -123,7 +123,7 @@ class _UnansweredConfirmationIgnored(Ledger):
 
 
 class _ReadBackAndGoesOn(Ledger):
-    """Learns the outcome of a commit without an answer from what the group holds then, and stays the same member."""
+    """Learns the outcome of an unanswered commit from the group's commits, and stays the same member."""
 
     def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         try:
@@ -155,7 +155,7 @@ class _JoinsAgainWithItsRecords(Driver):
 
 
 class _PartlyAccepted(Ledger):
-    """Learns that of a refused commit some partitions were accepted."""
+    """Learns that a rejected commit was accepted for some partitions."""
 
     def _accepted(self, records: Mapping[TopicPartition, CommitRecord]) -> bool:
         return any(held == records[where] for where, held in self.commits_of(records).items())
@@ -172,7 +172,7 @@ class _PartlyAcceptedCounts(_PartlyAccepted):
 
 
 class _PartlyAcceptedForgotten(_PartlyAccepted):
-    """Takes the plan for one of which nothing is claimed."""
+    """Treats the plan as if nothing of it was claimed."""
 
     def claim(self, stream: Stream) -> Claims:
         self._wrote_part = False
@@ -203,7 +203,7 @@ class _EarlyReportKept(Ledger):
 
 
 class _ClosedFromMemory(Ledger):
-    """Writes the records that it has kept for it, whatever the group holds by now."""
+    """Writes the records from memory, even if the group's commits have changed."""
 
     _kept: Mapping[TopicPartition, CommitRecord] = {}
 
@@ -315,7 +315,7 @@ class _ValidatesNothingAtFirst(Driver):
 
 
 class _SentAgain(World):
-    """An unanswered commit is sent again in the background, under the generation of that time, and counts as refused."""
+    """Resends an unanswered commit in the background, with its old generation, and counts it as rejected."""
 
     def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:  # noqa: ARG002
         self.late.append((driver.member or "", -1, dict(records)))
@@ -381,7 +381,7 @@ FAULTS = (
         seed=79,
     ),
     Fault("a range is reread although it is to be held", ledger=_RereadAlthoughHeld),
-    # A topic that is deleted and created again.
+    # A topic that is recreated.
     Fault(
         "what an earlier topic's record says is believed", {"adopt": mistaken.earlier_topic_believed}, setting=RECREATED, seed=45
     ),
@@ -397,7 +397,7 @@ FAULTS = (
         setting=RECREATED,
     ),
     Fault("a plan of an earlier topic waits to be claimed", driver=_ClaimsWhatIsGone, setting=RECREATED),
-    # A log that is cut off and grows again.
+    # A log that is truncated and grows again.
     Fault(
         "the leader epoch of a position is forgotten at adoption", {"adopt": mistaken.adopted_with(epoch=None)}, setting=FALLING
     ),

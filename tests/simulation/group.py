@@ -1,8 +1,8 @@
-"""A fake group coordinator: members, who has which partition, and one fenced register per partition.
+"""A fake group coordinator with its members, its assignment, and one fenced register per partition.
 
-It does as Kafka does: it accepts a commit only from a member of the current generation, and does not check who owns the
-partition. Under KIP-848 it may be more patient (`Fencing`). A partition goes to another member only after its owner has given it
-back, or was thrown out.
+Like Kafka, it accepts a commit only from a member of the current generation, and does not check who owns the partition. Under
+KIP-848, it may be more lenient (`Fencing`). A partition goes to another member only after its owner has given it back or was
+removed.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ NEXT_VERSION = '{"v":5,"k":"later",'
 
 @lru_cache(maxsize=10_000)  # reading a record takes longer than most steps
 def as_commit(register: Register | None) -> GroupCommit:
-    """What a member makes of a register."""
+    """Parse a register as a member does."""
     return None if register is None else read_commit(register[0], register[1], epoch=register[2])
 
 
 def as_commit_of_any_version(register: Register | None) -> GroupCommit:
-    """The same for a member of the next version, which reads both."""
+    """Parse a register as a member of the next version does, which reads both formats."""
     if register is None or not register[1].startswith(NEXT_VERSION):
         return as_commit(register)
     return as_commit((register[0], THIS_VERSION + register[1].removeprefix(NEXT_VERSION), register[2]))
@@ -76,11 +76,11 @@ class Group:
         return twin
 
     def read(self, number: int) -> GroupCommit:
-        """What the group holds for a partition."""
+        """Return the group's commit for a partition."""
         return as_commit_of_any_version(self.registers[number])
 
     def fence(self, member: str | None, epoch: int, numbers: Iterable[int]) -> frozenset[int]:
-        """Return which of these partitions a commit of the member is refused for, when it is not refused as a whole."""
+        """Return the partitions for which a commit from the member is rejected, if it is not rejected as a whole."""
         if member is None or member not in self.epochs:
             raise MemberUnknown("the coordinator does not know this member")
         if self.epochs[member] == epoch:
@@ -97,7 +97,7 @@ class Group:
         return member is not None and self.owner[number] == member and self.assigned[number] <= epoch
 
     def join(self, name: str) -> str:
-        """A new member; the group moves to a new generation."""
+        """Add a new member. The group moves to a new generation."""
         self.joins[name] = self.joins.get(name, 0) + 1
         member = f"{name}#{self.joins[name]}"
         self.epochs[member] = max(self.epochs.values(), default=0)
@@ -105,16 +105,16 @@ class Group:
         return member
 
     def remove(self, member: str) -> None:
-        """The member leaves, or its session is over."""
+        """Remove a member that leaves, or whose session has expired."""
         del self.epochs[member]
         self.owner = [None if owner == member else owner for owner in self.owner]
         self.target = [None if target == member else target for target in self.target]
         self.move_on(None)
 
     def move_on(self, member: str | None) -> None:
-        """A new generation for all (classic), or a new epoch for the member whose assignment changes (KIP-848).
+        """Start a new generation (classic), or a new epoch for the member whose assignment changes (KIP-848).
 
-        If epochs rise silently, others have a new one, too, unless they are still to give something back.
+        If epochs rise silently, other members get a new one, too, unless they still have to give something back.
         """
         for each in self.epochs:
             silently = self.fencing != "equal" and not self.to_revoke(each)
@@ -122,19 +122,19 @@ class Group:
                 self.epochs[each] += 1
 
     def to_revoke(self, member: str | None) -> list[int]:
-        """Partitions that the member has and is to give back."""
+        """Return the partitions that the member must give back."""
         if member not in self.epochs:
             return []
         return [number for number, owner in enumerate(self.owner) if owner == member and self.target[number] != member]
 
     def to_assign(self, member: str | None) -> list[int]:
-        """Free partitions that the member is to have."""
+        """Return the free partitions that are meant for the member."""
         if member not in self.epochs:
             return []
         return [number for number, target in enumerate(self.target) if target == member and self.owner[number] is None]
 
     def assign(self, member: str) -> list[int]:
-        """Give the member what is free and meant for it."""
+        """Assign the free partitions that are meant for the member."""
         given = self.to_assign(member)
         for number in given:
             self.owner[number] = member
@@ -143,7 +143,7 @@ class Group:
         return given
 
     def release(self, member: str, numbers: list[int]) -> None:
-        """The member has given the partitions back."""
+        """Take the partitions back from the member."""
         for number in numbers:
             if self.owner[number] == member:
                 self.owner[number] = None

@@ -1,4 +1,4 @@
-"""Histories: drawn from a seed, replayed from their actions, shrunk to the ones that matter, or tried exhaustively."""
+"""Runs histories: drawn from a seed, replayed from their actions, shrunk to the actions that matter, or explored exhaustively."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Failure:
 
 
 def draw_setting(chance: random.Random) -> Setting:
-    """One to four streams, one to six partitions; every other with something else than healthy streams that hold claims."""
+    """Draw one to four streams and one to six partitions. Every other setting has more than healthy streams that hold claims."""
     kind = chance.randrange(10)
     room = chance.choice((1, 2)) if kind == 6 or (kind == 3 and chance.random() < 0.5) else 0
     setting = Setting(
@@ -103,9 +103,9 @@ def run(
     *,
     reports: bool | None = None,
 ) -> Failure | None:
-    """Draw and run the history of this seed, with a drawn setting unless one is given.
+    """Draw and run the history for this seed, with a drawn setting unless one is given.
 
-    `reports`: whether drivers learn that a plan is durable; with `None` they do in two histories of three.
+    `reports`: whether drivers learn that a plan is durable. With `None`, they do in two of three histories.
     """
     chance = random.Random(seed)
     teller = random.Random(f"reports in {seed}")
@@ -123,7 +123,7 @@ def run(
 
 
 class _Told:
-    """What comes between the other steps of a history. It is drawn apart from them, so that they stay as they are."""
+    """The reports between a history's other steps. They are drawn separately, so that the other steps do not change."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -143,12 +143,12 @@ class _Told:
             world.apply(done[-1])
 
     def after(self, step: int, action: Action) -> None:
-        """Every other plan is reported soon after it is in the commit log."""
+        """Report every other plan soon after it is in the commit log."""
         if action[0] == "commit" and self.chance.random() < 0.5:
             self._coming[step + self.chance.choice((1, 2, 5, 20))] = ("report", action[1], 0)
 
     def in_time(self, pool: Sequence[Action], world: World) -> list[Action]:
-        """The steps without Spark's next call, for which the report of a claimed plan does not always have to wait."""
+        """Return the steps, sometimes without Spark's next call, so that the report of a claimed plan comes first."""
         if self.chance.random() >= self.slow_trigger:
             return list(pool)
         return [action for action in pool if action[0] != "durable" or not world.drivers[action[1]].reports.claimed]
@@ -187,7 +187,7 @@ def _live(world: World, chance: random.Random, done: list[Action], told: _Told |
 
 
 def _of_one_kind(actions: Sequence[Action], chance: random.Random) -> list[Action]:
-    """Those of one kind; else kinds with many targets would crowd out the others."""
+    """Return the actions of one kind. Otherwise, kinds with many targets would crowd out the others."""
     kinds = sorted({action[0] for action in actions})
     if not kinds:
         return []
@@ -196,7 +196,7 @@ def _of_one_kind(actions: Sequence[Action], chance: random.Random) -> list[Actio
 
 
 def _rest(world: World, chance: random.Random | None, done: list[Action], told: _Told | None = None) -> None:
-    """Take every step that is due until nothing comes of any, and look at what became of it."""
+    """Take every due step until none has an effect, and check the result."""
     idle = 0
     for _ in range(ROUNDS):
         due, may = world.actions()
@@ -217,7 +217,7 @@ def _rest(world: World, chance: random.Random | None, done: list[Action], told: 
 
 
 def finish(world: World, actions: Sequence[Action]) -> Violation | None:
-    """Do these actions, those that cannot be done left out, and then let the world come to rest."""
+    """Do these actions, skip those that are impossible, and then let the world come to rest."""
     try:
         with limited(world.setting.room):
             for action in actions:
@@ -230,7 +230,7 @@ def finish(world: World, actions: Sequence[Action]) -> Violation | None:
 
 
 def shrink(failure: Failure, world_type: Callable[[Setting], World] = World) -> Failure:
-    """Leave out what the violation can do without, until nothing more can go."""
+    """Remove actions that the violation does not need, until none is left to remove."""
     actions, violation = list(failure.actions), failure.violation
 
     def fails_too(fewer: list[Action]) -> bool:
@@ -258,7 +258,7 @@ def shrink(failure: Failure, world_type: Callable[[Setting], World] = World) -> 
 
 
 def _without_driver(actions: Sequence[Action], letter: str, number: int) -> list[Action]:
-    """The history as if this driver had not been started; later ones of its stream move up."""
+    """Return the history without this driver. Later drivers of its stream move up."""
     starts = [at for at, action in enumerate(actions) if action[:2] in {("start", letter), ("second", letter)}]
     return [
         tuple(_moved_up(word, letter, number) for word in action)
@@ -274,7 +274,7 @@ def _moved_up(word: object, letter: str, number: int) -> object:
 
 
 def script(text: str) -> list[Action]:
-    """The actions of a printed history: one to a line."""
+    """Return the actions of a printed history, one per line."""
     return [_action(line.split()) for line in text.strip().splitlines()]
 
 
@@ -294,7 +294,7 @@ IN_FULL = {
 
 
 def prompt(text: str) -> list[Action]:
-    """The same, with the words of IN_FULL. Brokers answer at once: what a driver is given is adopted before the next step."""
+    """Return the actions of a script with the words in IN_FULL. Brokers answer immediately, so a driver adopts at once."""
     lines = "\n".join(step for line in text.strip().splitlines() for step in _in_full(line))
     return [step for action in script(lines) for step in (action, *_adoption(action))]
 
@@ -307,7 +307,7 @@ def _in_full(line: str) -> list[str]:
 
 
 def _adoption(action: Action) -> list[Action]:
-    """A question about a partition with a commit, and one about a partition without."""
+    """Ask about a partition with a commit, and about one without."""
     kind, *arguments = action
     return [("answer", arguments[0], 0), ("answer", arguments[0], 0), ("idle", arguments[0])] if kind == "on_assign" else []
 
@@ -321,11 +321,11 @@ def _action(words: list[str]) -> Action:
 def explore(
     setting: Setting, budget: Mapping[str, int], world_type: Callable[[Setting], World] = World, *, limit: int | None = None
 ) -> Failure | None:
-    """Try every order of every step, and of as many of each kind of trouble as `budget` says, in every state.
+    """Try every order of all steps in every state, with as much trouble of each kind as `budget` allows.
 
-    Return the first history that breaks a rule. All records are there from the beginning, and the steps of AT_ONCE are taken at
-    once. A plan takes up to `limit` records. Streams differ in nothing but their letters, so their first drivers start in the
-    order of these.
+    Return the first history that breaks a rule. All records exist from the beginning, and the steps in AT_ONCE are taken
+    immediately. A plan takes up to `limit` records. Streams differ only in their letters, so their first drivers start in
+    alphabetical order.
     """
     start = world_type(setting)
     for number in range(setting.partitions):
@@ -364,7 +364,7 @@ def explore(
 
 
 def _is_new(left: tuple[int, ...], before: list[tuple[int, ...]]) -> bool:
-    """Whether a state may lead to more than before: it was not met with as much trouble of each kind left, or more. Note it."""
+    """Note a state. Return whether it is new: it has not been met with as much trouble of each kind left, or more."""
     if any(all(map(operator.ge, more, left)) for more in before):
         return False
     before.append(left)

@@ -1,4 +1,4 @@
-"""What a driver asks of the group beside its own partitions. The answer comes when a history says so, however late."""
+"""A driver's questions to the group about other partitions. A history decides when each answer comes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FakeReader:
-    """The group's registers and members as one driver sees them. There are no other topics."""
+    """The group's registers and members, as one driver sees them. There are no other topics."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -27,7 +27,7 @@ class FakeReader:
         """The stream that wrote each partition's record at the last look, if its member was in the group then."""
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
-        """Return what the group holds now."""
+        """Return the group's current commits."""
         world = self.driver.world
         read = as_commit_of_any_version if self.driver.newer else as_commit
         self.showed = world.written_by_members()
@@ -41,11 +41,11 @@ class FakeReader:
         return frozenset(map(mark_of, self.driver.world.group.epochs))
 
     def pause(self) -> None:
-        """There is nothing to give up."""
+        """Do nothing, because there is nothing to give up."""
 
 
 class HeldLooks(ConfirmedPlans):
-    """A question waits until a step of the history answers it."""
+    """Questions, each of which waits until a step of the history answers it."""
 
     def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
         super().__init__(reader, clock=clock)
@@ -60,7 +60,7 @@ class HeldLooks(ConfirmedPlans):
 
     @property
     def waits(self) -> bool:
-        """Whether a question waits for its answer."""
+        """Whether a question is waiting for its answer."""
         return bool(self._questions.waiting)
 
     @property
@@ -97,7 +97,7 @@ class HeldLooks(ConfirmedPlans):
 
 
 def _what_matters(here: Mapping[TopicPartition, GroupCommit], own: str, liveness_matters: bool) -> frozenset[object]:
-    """All that matters of what the group holds: which plans of other streams are done, and where these wrote the records."""
+    """Return what matters in the group's commits: which plans of other streams are done, and where they wrote records."""
     done = {(name, plan) for name, plan in evidence(here.values()).items() if name != own and plan >= 0}
     if not liveness_matters:
         return frozenset(done)

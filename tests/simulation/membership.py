@@ -1,4 +1,4 @@
-"""One driver's membership in the group: the member's callbacks, and what comes between them."""
+"""Simulates one driver's membership in the group: the member's callbacks, and the steps between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Reports(NamedTuple):
-    """The reports that reached one driver's ledger. The newest takes the place of the one before."""
+    """The reports that have reached one driver's ledger. A new report replaces the previous one."""
 
     claimed: Report | None = None
     """The newest plan, from the time that all its claims are made until Spark itself says that it is durable."""
@@ -31,12 +31,12 @@ class Reports(NamedTuple):
 
     @property
     def believed(self) -> Report | None:
-        """The plan whose claims have to be closed when the consumer's thread looks."""
+        """The plan whose claims the consumer's thread must close when it looks."""
         return self.claimed if self.claimed == self.newest else None
 
 
 class Membership:
-    """Each `do_...` is one step; it gives true when something came of it that others may wait for."""
+    """A membership. Each `do_...` method is one step, and returns true if the step had an effect that others may wait for."""
 
     letter: str
     ledger: Ledger
@@ -46,7 +46,7 @@ class Membership:
 
     @property
     def looks(self) -> HeldLooks:
-        """What it asks of the group beside its own partitions."""
+        """The questions to the group about other partitions."""
         looks = self.ledger._confirmed_plans
         assert isinstance(looks, HeldLooks)
         return looks
@@ -79,14 +79,14 @@ class Membership:
         return True
 
     def do_sync(self) -> bool:
-        """Learn of the new generation, or epoch."""
+        """Learn the new generation or epoch."""
         if not self.known or self.epoch == self.world.group.epochs[self.member or ""]:
             return False
         self.epoch = self.world.group.epochs[self.member or ""]
         return True
 
     def do_lost(self) -> bool:
-        """on_lost: it was thrown out."""
+        """Run on_lost, because the member was removed."""
         if self.member is None or self.known:
             return False
         self.ledger.lost(named(self.held))
@@ -99,14 +99,14 @@ class Membership:
         self.deaf = self.leaving = False
 
     def do_lose_answer(self) -> bool:
-        """The answer is lost that says what it has to give back, or may take."""
+        """Lose the response with the partitions that the member must give back or may take."""
         if self.deaf or not self.known or not (self.untold or self.world.group.to_revoke(self.member)):
             return False
         self.deaf, self.untold = True, set()
         return True
 
     def do_rejoin(self) -> bool:
-        """It has differed from its coordinator for too long: it drains, leaves, and joins again."""
+        """Drain, leave and rejoin, because the member has disagreed with its coordinator for too long."""
         if not self.deaf or self.draining or self.leaving or not self.known:
             return False
         self.leaving, self.draining = True, set(self.held)
@@ -122,14 +122,14 @@ class Membership:
         self._forget_membership()
 
     def do_assign(self) -> bool:
-        """The coordinator gives it what is free; it does not know yet."""
+        """Assign the free partitions. The member does not know yet."""
         given = self.world.group.assign(self.member) if self.member and self.known else []
         self.untold |= set() if self.deaf else set(given)
         self.world.account.note_owner(self.letter, given)
         return bool(given)
 
     def do_on_assign(self) -> bool:
-        """on_assign. Under the classic protocol it sees the new generation, under KIP-848 the old epoch."""
+        """Run on_assign. With the classic protocol, it sees the new generation; with KIP-848, the old epoch."""
         if not self.untold or self.draining or self.deaf:
             return False
         given, self.untold = self.untold, set()
@@ -142,11 +142,11 @@ class Membership:
         return True
 
     def do_answer(self, number: int) -> bool:
-        """The brokers answer one of the questions about partitions that are to be adopted, wanted or not any more."""
+        """Answer one of the questions about partitions to adopt, even if it is no longer wanted."""
         return self.survey.answer(number)
 
     def do_look(self) -> bool:
-        """The group answers what its other records show."""
+        """Answer with what the group's other records show."""
         self.looks.answer()
         return False
 
@@ -161,7 +161,7 @@ class Membership:
     """The same, because a report has come."""
 
     def do_revoke(self) -> bool:
-        """on_revoke begins."""
+        """Begin on_revoke."""
         going = set(self.world.group.to_revoke(self.member)) - self.untold
         if self.draining or self.deaf or not going:
             return False
@@ -171,11 +171,11 @@ class Membership:
         return True
 
     def do_release(self) -> bool:
-        """on_revoke ends, because nothing is in flight."""
+        """End on_revoke, because nothing is in flight."""
         return not self.ledger.in_flight(named(self.draining)) and self.do_let_go()
 
     def do_let_go(self) -> bool:
-        """on_revoke ends, whatever is in flight: past the drain timeout."""
+        """End on_revoke after the drain timeout, even if something is in flight."""
         if not self.draining:
             return False
         going, self.draining = self.draining, set()
@@ -193,9 +193,9 @@ class Membership:
 
     @contextmanager
     def looking_at_reports(self, numbers: Iterable[int], *, owed_too: bool = True) -> Iterator[None]:
-        """In here, the consumer's thread closes what is reported in these partitions, if it has adopted them.
+        """Let the consumer's thread close what is reported in these partitions, if it has adopted them.
 
-        A member that the group refuses cannot, and neither can one whose connection breaks.
+        A member that the group rejects cannot, and neither can one whose connection breaks.
         """
         answer = self.answer
         current = self.known and self.epoch == self.world.group.epochs[self.member or ""]
@@ -208,13 +208,13 @@ class Membership:
 
 
 def named(numbers: Iterable[int]) -> frozenset[TopicPartition]:
-    """The topic's partitions of these numbers."""
+    """Return the topic's partitions with these numbers."""
     return frozenset(partition(number) for number in numbers)
 
 
 def check_closed(durable: Report, commits: Mapping[TopicPartition, GroupCommit], *, owed_too: bool = True) -> None:
-    """A report was believed and nothing failed: in the records that the driver has adopted nothing of the plan may be held any
-    more. With `owed_too`, nothing of it may be owed to the driver's own stream either."""
+    """Check the adopted records after a report was believed and nothing failed: none of them may still hold the plan's ranges.
+    With `owed_too`, none may owe such a range to the driver's own stream either."""
     stream, plan = durable
     for where, record in commits.items():
         if not isinstance(record, CommitRecord) or record.stream != stream:

@@ -1,4 +1,4 @@
-"""Rules of the hand-off with one mistake each. faults.py puts them in the place of the real ones."""
+"""Hand-off rules with one mistake each, with which faults.py replaces the real ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.held_survey import HeldSurvey
 
 
 def adopted_with(**otherwise: Any) -> Callable[..., CommitRecord]:
-    """Adoption that writes these fields otherwise."""
+    """Return an adoption that writes different values into these fields."""
     return lambda *arguments, **named: handoff.adopt(*arguments, **named).model_copy(update=otherwise)
 
 
 def claimed_with(**otherwise: Any) -> Callable[..., Verdict]:
-    """Claims that are decided on as if this were so."""
+    """Return claims that are decided as if these values were true."""
     return lambda *arguments, **named: handoff.claim(*arguments, **{**named, **otherwise})
 
 
@@ -33,7 +33,7 @@ def position_from_committed_offset(stream: Stream, where: TopicPartition, commit
 
 
 def only_open_ranges_closed(record: CommitRecord, stream: handoff.Stream) -> CommitRecord:
-    """Closes nothing that is owed to the stream itself."""
+    """Close nothing that is owed to the stream itself."""
     return handoff.confirm(record, stream).model_copy(update={"owed": record.owed}) if record.open else record
 
 
@@ -87,7 +87,7 @@ def newer_plan_overlooked(stream: Stream, *arguments: Any, **named: Any) -> Comm
 
 
 def lacking_commit_overlooked(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that does not ask whether the group knows the newest plan as done."""
+    """Return a rule that ignores whether the group has recorded the newest plan as done."""
 
     def faulty(*arguments: Any, **named: Any) -> Any:
         with patch("spark_groupsource.handoff.rules._lacks_commit", return_value=False):
@@ -97,7 +97,7 @@ def lacking_commit_overlooked(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def only_the_owner_says_what_is_done(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that forgets which plans of earlier owners are done."""
+    """Return a rule that forgets which plans of earlier owners are done."""
 
     def faulty(*arguments: Any, **named: Any) -> Any:
         result = rule(*arguments, **named)
@@ -117,7 +117,7 @@ def adopted_off_by(by: int) -> Callable[..., CommitRecord]:
 
 
 def claimed_as(change: Callable[[CommitRecord, CommitRecord], Mapping[str, Any]]) -> Callable[..., Verdict]:
-    """Claims are written otherwise: `change` gives what differs, from the record that was and the one to write."""
+    """Return claims that are written differently: `change` returns the difference, from the old and the new record."""
 
     def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> Verdict:
         verdict = handoff.claim(stream, where, commit, **named)
@@ -165,7 +165,7 @@ def still_held_above_the_cut(loss: losses.PartitionLoss, resume: int, record: Co
 
 
 def with_the_epoch_before(*arguments: Any, **named: Any) -> Verdict:
-    """A claim that moves the position, and leaves the leader epoch beside it as it was."""
+    """Return a claim that moves the position but keeps the old leader epoch."""
     verdict = handoff.claim(*arguments, **named)
     before = arguments[2]
     if verdict.write is None or not isinstance(before, CommitRecord):
@@ -174,7 +174,7 @@ def with_the_epoch_before(*arguments: Any, **named: Any) -> Verdict:
 
 
 def believed_if(compare: Callable[[int, int], bool], *, own: bool = True) -> Callable[..., bool]:
-    """A report of another plan, or of another stream, is taken for that of the newest claimed plan."""
+    """Mistake a report of another plan, or from another stream, for one of the newest claimed plan."""
 
     def faulty(report: Report | None, stream: Stream, claimed: int | None) -> bool:
         if report is not None and claimed is not None and (report[0] == stream.name) is own and compare(report[1], claimed):
@@ -185,7 +185,7 @@ def believed_if(compare: Callable[[int, int], bool], *, own: bool = True) -> Cal
 
 
 def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that takes a record of the next version for another client's commit."""
+    """Return a rule that mistakes a record from the next version for another client's commit."""
 
     def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> Any:
         return rule(stream, where, Foreign(commit.offset) if isinstance(commit, OtherFormat) else commit, **named)
@@ -194,7 +194,7 @@ def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class LateAnswersBelieved(HeldSurvey):
-    """Takes every answer about a partition that is asked about now, also one that an earlier ownership asked for."""
+    """Accepts every answer about a partition that is asked about now, even one to a question from an earlier ownership."""
 
     def _bound(self, question: Question) -> set[TopicPartition]:
         return set(question.commits.keys() & self._open.keys())

@@ -1,4 +1,4 @@
-"""A plain consumer in the same group: starts at the committed offset, reads, and commits an offset. It knows no claims."""
+"""Simulates a plain consumer in the same group, which starts at the committed offset, reads, and commits. It ignores claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OtherClient:
-    """Each `do_...` is one step; it gives true when something came of it."""
+    """The consumer. Each `do_...` method is one step, and returns true if the step had an effect."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -26,12 +26,12 @@ class OtherClient:
         return twin
 
     def due(self) -> list[tuple[object, ...]]:
-        """Steps that can be taken now."""
+        """Return the steps that can be taken now."""
         steps = [(kind, number) for number in self.positions for kind in ("other reads", "other commits")]
         return [("other polls",), *steps]
 
     def do_polls(self) -> bool:
-        """Gives partitions back, takes new ones, or notices that it was thrown out."""
+        """Give partitions back, take new ones, or notice that the group has removed this member."""
         group = self.world.group
         if self.member not in group.epochs:
             self.world.other = None
@@ -51,7 +51,7 @@ class OtherClient:
         return bool(going or given)
 
     def do_reads(self, number: int) -> bool:
-        """Reads one record."""
+        """Read one record."""
         if number not in self.positions or self.positions[number] >= self.world.ends[number]:
             return False
         self.world.account.written(number, self.positions[number], "the other client")
@@ -59,7 +59,7 @@ class OtherClient:
         return True
 
     def do_commits(self, number: int) -> bool:
-        """Commits its position, with no metadata, or with a text that looks a little like a record."""
+        """Commit the position, without metadata or with text that looks a little like a commit record."""
         group = self.world.group
         if self.committed.get(number) == self.positions.get(number) or group.epochs.get(self.member) != self.epoch:
             return False
@@ -69,7 +69,7 @@ class OtherClient:
         return True
 
     def do_leaves(self) -> bool:
-        """Commits and leaves."""
+        """Commit, and leave."""
         if self.member not in self.world.group.epochs:
             return False
         self.epoch = self.world.group.epochs[self.member]
@@ -80,7 +80,7 @@ class OtherClient:
         return True
 
     def do_crashes(self) -> bool:
-        """Dies. Its member stays in the group until its session is over."""
+        """Crash. The member stays in the group until its session expires."""
         self.world.account.graceful = False
         self.world.other = None
         return True

@@ -1,4 +1,4 @@
-"""A record as text in worlds that are not today's: with little room for it, or written by the next version of this package."""
+"""The text of records in unusual worlds: with little room for it, or written by the next version of this package."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LONGEST_NAME = 64
 
 
 def metadata_bytes(room: int) -> int:
-    """The limit of a text that has room for so many owed ranges, whatever the numbers in it, and for no more."""
+    """Return the limit for a text with room for this many owed ranges and no more, no matter which numbers it has."""
     return 222 + 86 * room
 
 
 @contextmanager
 def limited(room: int) -> Iterator[None]:
-    """While the context lasts, a record has room for so many ranges; 0: as many as in Kafka."""
+    """Limit records to this many ranges inside the `with` block. 0: as many as in Kafka."""
     if not room:
         yield
         return
@@ -33,7 +33,7 @@ def limited(room: int) -> Iterator[None]:
 
 
 def register_of(record: CommitRecord, *, newer: bool) -> Register:
-    """What the coordinator gets from a driver of today, or of the next version, whose records have a field more."""
+    """Return the text that a driver of this version commits, or one of the next version, whose records have one more field."""
     assert commit_record.VERSION == 4
     text = record.metadata()
     return record.offset, NEXT_VERSION + text.removeprefix(THIS_VERSION) if newer else text, record.epoch

@@ -1,4 +1,4 @@
-"""Each of these mistakes would lose, double or hold up records. The simulation notices every one."""
+"""Each of these mistakes would lose, duplicate or delay records. The simulation detects every one."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_page_has_the_number_of_seeded_mistakes() -> None:
 def _outcome(
     history: Sequence[Action], world_type: type[World] = World, setting: Setting = ONE_PARTITION
 ) -> tuple[str, list[str]]:
-    """What was violated, and which drivers have stopped because of their checkpoint or their version."""
+    """Return what was violated, and which drivers have failed because of their checkpoint or version."""
     records = sum(action[0] == "append" for action in history)
     world = world_type(replace(setting, records=records, second_drivers=True))
     violation = finish(world, history)

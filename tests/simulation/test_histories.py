@@ -1,7 +1,7 @@
-"""What the hand-off promises, held against histories of crashes, pauses, rebalances and lost answers.
+"""Checks the hand-off's promises against histories of crashes, pauses, rebalances and lost responses.
 
-HANDOFF_HISTORIES=100000 runs that many random histories (300 when it is not set) and a larger exhaustive search;
-HANDOFF_FIRST_SEED draws others. A failure prints its seed and the few steps that it takes.
+HANDOFF_HISTORIES=100000 runs that many random histories (300 if it is not set) and a larger exhaustive search. HANDOFF_FIRST_SEED
+selects other histories. A failure prints its seed and the few steps that reproduce it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_every_record_reaches_a_sink_exactly_once_and_nothing_waits_for_ever(fir
 
 @pytest.mark.parametrize("held_claims", [HOLD, HeldClaims(reread_after_s=0)], ids=["held", "reread"])
 def test_every_record_of_a_log_that_falls_back_reaches_a_sink_exactly_once(held_claims: HeldClaims) -> None:
-    """Each record that is in the log in the end; those that were cut off may have reached one, or not."""
+    """Every record that is in the log at the end. Truncated records may or may not have reached a sink."""
     for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES // 4):
         setting = Setting(streams=1 + seed % 3, partitions=1 + seed % 2, records=5, falls=3, held_claims=held_claims)
         failure = run(seed, setting=setting)
@@ -173,7 +173,7 @@ def _holds(setting: Setting, trouble: Mapping[str, int], limit: int | None = Non
 
 
 class _Fragile(World):
-    """Breaks at the first crash."""
+    """An account that fails at the first crash."""
 
     def apply(self, action: tuple[object, ...]) -> bool:
         done = super().apply(action)

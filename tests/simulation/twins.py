@@ -1,4 +1,4 @@
-"""Copies of what a history may go on from in several ways."""
+"""Copies objects from which a history may continue in several ways."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def twin_of(original: T) -> T:
-    """Return a shallow copy, as `copy.copy` does, in less time. The object has attributes and nothing else."""
+    """Return a shallow copy like `copy.copy`, but faster. The object must have only attributes."""
     twin = object.__new__(type(original))
     vars(twin).update(vars(original))
     return twin
@@ -19,7 +19,7 @@ CHANGED_IN_PLACE = (set, dict)
 
 
 def copy_of(original: T) -> T:
-    """Return a twin whose sets and mappings are its own."""
+    """Return a copy with its own sets and mappings."""
     twin = twin_of(original)
     for attribute, value in vars(original).items():
         if isinstance(value, CHANGED_IN_PLACE):

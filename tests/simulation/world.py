@@ -2,9 +2,9 @@
 
 The project's own code decides: `Ledger` with handoff/rules.py, the planner, the offset JSON and the commit record as text. The
 coordinator (group.py), Spark (driver.py, one step at a time in Spark's order of calls) and the sink are fake. A history is a list
-of actions. Everything that could be scheduled differently is an action of its own. So a crash, a lost session or another member's
-step may come between any two. After each commit, and at the end, the account (account.py) checks what must hold, and raises
-`Violation`.
+of actions. Everything that could be scheduled differently is a separate action. So a crash, an expired session or another
+member's step may come between any two actions. After each commit, and at the end, the account (account.py) checks what must hold,
+and raises `Violation`.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class World:
         return twin
 
     def forget(self) -> None:
-        """Free it, if nobody goes on from here. Its drivers refer to it and to themselves: Python would free such circles late.
+        """Free the world if no history continues from it. Its drivers refer to it, and Python frees such cycles late.
 
-        Those of drivers that have crashed or stopped are left to it.
+        Drivers that have crashed or stopped are left to the garbage collector.
         """
         for driver in self.drivers.values():
             vars(driver).clear()
@@ -102,13 +102,13 @@ class World:
 
     @property
     def topic_id(self) -> str:
-        """The id of the topic as it is now."""
+        """The topic's current id."""
         return f"{self.recreated:022}"
 
     # What can happen next.
 
     def actions(self) -> tuple[list[Action], list[Action]]:
-        """Steps that are due, and things that may go wrong or come from outside."""
+        """Return the due steps, and the things that may go wrong or come from outside."""
         due: list[Action] = []
         may: list[Action] = []
         for letter, checkpoint in self.streams.items():
@@ -175,10 +175,10 @@ class World:
     def _alive(self) -> set[str | None]:
         return {driver.member for driver in self.drivers.values()} | ({self.other.member} if self.other else set())
 
-    # Doing it.
+    # The actions.
 
     def apply(self, action: Action) -> bool:
-        """Do it, if it can be done now. True when something came of it that others may wait for."""
+        """Do an action if it is possible now. Return whether it had an effect that others may wait for."""
         kind, *arguments = action
         if self.faults_over and kind in FAULTS and not self._harmless(kind, arguments):
             return False
@@ -195,7 +195,7 @@ class World:
         return bool(getattr(self, step)(*arguments))
 
     def _harmless(self, kind: str, arguments: list[Any]) -> bool:
-        """A partition that nobody has goes to somebody, and a dead member's session ends, whatever else is over."""
+        """Return the actions that never stop: unassigned partitions are assigned, and crashed members' sessions expire."""
         if kind == "move":
             return self.group.target[arguments[0]] is None
         return kind == "throw out" and arguments[0] not in self._alive()
@@ -222,9 +222,9 @@ class World:
             return driver.do_crash()
 
     def _unanswered(self, driver: Driver, step: Callable[..., bool]) -> bool:
-        """The query joins as a new member. If that takes too long, or it is being stopped, it ends.
+        """Let the query rejoin as a new member. If that takes too long, or the query is being stopped, it ends.
 
-        On its way out it closes what is durable, unless that gets no answer either.
+        Before it ends, it closes what is durable, unless that gets no response either.
         """
         if step.__name__ == "do_stop":
             return driver.do_crash()
@@ -234,11 +234,11 @@ class World:
         return driver.do_crash() if self.late else driver.do_stop()
 
     def do_start(self, letter: str) -> bool:
-        """A driver starts where none is running."""
+        """Start a driver for a stream that has none."""
         return not self._running(letter) and self._start(letter)
 
     def do_second(self, letter: str) -> bool:
-        """A driver starts on a checkpoint on which another one is running."""
+        """Start a second driver on a checkpoint that another one is using."""
         if self._running(letter) != 1:
             return False
         self.streams[letter].torn = True
@@ -253,9 +253,9 @@ class World:
         return self._guarded(driver, driver.do_begin, [])
 
     def do_restore(self, letter: str) -> bool:
-        """Somebody puts an older copy in the place of a stopped query's checkpoint, without its newest plan.
+        """Replace a stopped query's checkpoint with an older copy, without its newest plan.
 
-        Not if the group does not know of that plan. Then nobody can tell.
+        Not if no record in the group has that plan, because then the restore cannot be detected.
         """
         checkpoint = self.streams[letter]
         if self._running(letter) or not self.known_to_the_group(checkpoint):
@@ -264,14 +264,14 @@ class World:
         return True
 
     def known_to_the_group(self, checkpoint: Checkpoint) -> bool:
-        """Whether the newest plan of the checkpoint was ever in a record of the group."""
+        """Return whether the checkpoint's newest plan was ever in one of the group's records."""
         newest = checkpoint.logged
         return checkpoint.put_aside is None and 0 <= newest <= self.written.get(checkpoint.named, -1)
 
     def do_lose_commit(self, letter: str) -> bool:
-        """Somebody puts an older copy in the place of a stopped query's checkpoint: its newest plan is logged, and not committed.
+        """Replace a stopped query's checkpoint with an older copy, whose newest plan is logged but not committed.
 
-        Not if no record of the plan's partitions shows that it is done. Then nobody can tell.
+        Not if no record of the plan's partitions shows that it is done, because then the restore cannot be detected.
         """
         checkpoint = self.streams[letter]
         if self._running(letter) or not self.shown_as_done(checkpoint):
@@ -280,7 +280,7 @@ class World:
         return True
 
     def shown_as_done(self, checkpoint: Checkpoint) -> bool:
-        """Whether the newest plan is in the commit log, and a record of a partition in which it has offsets says so."""
+        """Return whether the newest plan is in the commit log, and a record of one of its partitions shows that."""
         newest = checkpoint.newest()
         if checkpoint.put_aside is not None or not 0 <= newest.plan == checkpoint.committed:
             return False
@@ -293,7 +293,7 @@ class World:
         return False
 
     def do_delete(self, letter: str) -> bool:
-        """Somebody deletes the checkpoint of a stopped query."""
+        """Delete a stopped query's checkpoint."""
         if self._running(letter):
             return False
         self.account.graceful = False
@@ -301,13 +301,13 @@ class World:
         return True
 
     def do_upgrade(self, letter: str) -> bool:
-        """The job is given the next version of this package, and gets it with its next start."""
+        """Upgrade the job to the next version of this package at its next start."""
         checkpoint = self.streams[letter]
         was, checkpoint.newer = checkpoint.newer, True
         return not was
 
     def do_throw_out(self, member: str) -> bool:
-        """A member's session is over."""
+        """Remove a member whose session has expired."""
         if member not in self.group.epochs:
             return False
         self.account.graceful = False
@@ -315,7 +315,7 @@ class World:
         return True
 
     def do_move(self, number: int, member: str) -> bool:
-        """The group decides that the member is to have the partition."""
+        """Make the group decide that the member must get the partition."""
         if member not in self.group.epochs or self.group.target[number] == member:
             return False
         self.group.target[number] = member
@@ -323,7 +323,7 @@ class World:
         return True
 
     def do_append(self, number: int) -> bool:
-        """A producer writes a record."""
+        """Write a record, as a producer does."""
         if self.ends[number] >= self.setting.records:
             return False
         self.ends[number] += 1
@@ -332,7 +332,7 @@ class World:
         return True
 
     def do_elect(self, number: int, to: int) -> bool:
-        """A partition gets a new leader, which has the records below `to`. Its log is cut there, if it had more."""
+        """Give a partition a new leader, which has the records below `to`. The log is truncated there if it had more."""
         if to > self.ends[number]:
             return False
         self.epochs[number] += 1
@@ -345,15 +345,15 @@ class World:
         return True
 
     def epoch_end(self, number: int, epoch: int) -> int:
-        """Where the records of this leader epoch and of earlier ones end, as the partition's leader says."""
+        """Return where the records of this leader epoch and of earlier ones end, according to the partition's leader."""
         return next((offset for offset, of in enumerate(self.logs[number]) if of > epoch), self.ends[number])
 
     def _is_of_this_log(self, number: int, record: CommitRecord) -> bool:
-        """Whether the record's position is one of the log as it is now."""
+        """Return whether the record's position belongs to the current log."""
         return record.epoch is None or self.epoch_end(number, record.epoch) >= record.next
 
     def do_recreate(self, forgets: int) -> bool:
-        """The topic is deleted and created again. The group's coordinator has forgotten its commits, or has not yet."""
+        """Recreate the topic. The group's coordinator has forgotten its commits, or not yet."""
         self.recreated += 1
         self.ends = [0] * self.setting.partitions
         self.logs = [[] for _ in self.logs]
@@ -363,7 +363,7 @@ class World:
         return True
 
     def do_arrive(self, index: int) -> bool:
-        """A commit that its sender has given up on reaches the coordinator after all."""
+        """Let a commit that its sender has given up on reach the coordinator after all."""
         if index >= len(self.late):
             return False
         member, epoch, records = self.late.pop(index)
@@ -373,7 +373,7 @@ class World:
         return True
 
     def do_expire(self) -> bool:
-        """No driver has run for a week. Not while another stream is owed a restart, as documented."""
+        """Let the offsets expire after a week without a driver. Not while another stream must be restarted, as documented."""
         restart_is_owed = any(checkpoint.committed < checkpoint.logged for checkpoint in self.streams.values())
         alone = self.setting.streams == 1
         read_all = all(checkpoint.read_all() for checkpoint in self.streams.values())
@@ -384,13 +384,13 @@ class World:
         return True
 
     def _remembered(self) -> bool:
-        """Whether the last plan of the only stream knows what the group is about to forget of the only partition."""
+        """Return whether the only stream's last plan has what the group is about to forget about the only partition."""
         last = self.streams["A"].newest().by_partition.get(partition(0))
         commit = self.group.read(0)
         return commit is None or (last is not None and isinstance(commit, CommitRecord) and commit.next in last[-1])
 
     def do_reset(self, number: int, to: int) -> bool:
-        """A tool moves the committed offset of a stopped group; not while claims are open, as documented."""
+        """Move a stopped group's committed offset, as a tool does. Not while claims are open, as documented."""
         held = self.group.read(number)
         if self.group.epochs or self.other or (isinstance(held, CommitRecord) and held.unconfirmed):
             return False
@@ -400,7 +400,7 @@ class World:
         return True
 
     def do_other_joins(self) -> bool:
-        """A plain consumer joins the group."""
+        """Let a plain consumer join the group."""
         if self.other is not None:
             return False
         self.other = OtherClient(self)
@@ -409,7 +409,7 @@ class World:
     # What the coordinator and the tasks do for a driver.
 
     def write(self, records: Mapping[TopicPartition, CommitRecord], who: str) -> None:
-        """The coordinator takes a commit. `who`: the driver that sent it, or one of its members."""
+        """Take a commit as the coordinator. `who`: the driver that sent it, or one of its members."""
         self.writes += 1
         for where, record in records.items():
             before = self.group.read(where.partition)
@@ -425,45 +425,45 @@ class World:
             self.group.registers[where.partition] = register_of(record, newer=who.partition("#")[0] in self.newer)
             if self.group.read(where.partition) != record:
                 raise Violation("unreadable record", f"{where}: {record.metadata()}")
-            if current:  # what a member writes before it knows of the new topic, or log, says nothing of its records
+            if current:  # a record written before its member noticed the new topic, or log, tells nothing about its records
                 self.account.check_record(where, record, self.streams)
 
     def _writers_and_owners(self) -> tuple[list[str], list[str]]:
-        """The stream that wrote each partition's record, and the letter of the one that has the partition. Empty: none."""
+        """Return the stream that wrote each partition's record, and the letter of the partition's owner. Empty: none."""
         commits = [self.group.read(number) for number in range(self.setting.partitions)]
         written = [commit.stream if isinstance(commit, CommitRecord) else "" for commit in commits]
         return written, [(owner or "")[:1] for owner in self.group.owner]
 
     def _shown_to(self, who: str) -> list[str]:
-        """The stream that wrote each partition's record with a member that is in the group now, and was by what `who` knew."""
+        """Return the stream that wrote each partition's record, if its member is in the group now, and was when `who` looked."""
         driver = self.drivers.get(who.partition("#")[0])
         now = self.written_by_members()
         return [stream if driver is None or stream == driver.knew[number] else "" for number, stream in enumerate(now)]
 
     def written_by_members(self) -> list[str]:
-        """The stream that wrote each partition's record, if the member that it wrote it with is still in the group."""
+        """Return the stream that wrote each partition's record, if the member that wrote it is still in the group."""
         marks = {mark_of(member) for member in self.group.epochs}
         commits = [self.group.read(number) for number in range(self.setting.partitions)]
         return [commit.stream if isinstance(commit, CommitRecord) and commit.member in marks else "" for commit in commits]
 
     def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:
-        """A commit gets no answer; a late one has not reached the coordinator yet."""
+        """Leave a commit unanswered. A late one has not reached the coordinator yet."""
         self.account.graceful = False
         if late:
             self.late.append((driver.member or "", driver.epoch, dict(records)))
         raise CommitOutcomeUnknown(f"{driver.name} got no answer for {sorted(records)}")
 
     def read(self, granted: Ranges) -> Ranges:
-        """What the tasks of a plan write to the sink."""
+        """Return what a plan's tasks write to the sink."""
         return granted
 
     # The end of a history.
 
     def heal(self) -> None:
-        """From here on nothing goes wrong, and there is one driver for each stream and no other client.
+        """Let nothing more go wrong, and keep one driver for each stream and no other client.
 
-        Where two drivers ran on one checkpoint, both are stopped: the one that is behind may own no record that shows it. An
-        upgrade ends with every stream on the next version: today's cannot see what that one has confirmed.
+        If two drivers used one checkpoint, both are stopped, because the one that is behind may own no record that shows this. An
+        upgrade ends with every stream on the next version, because this version cannot read what the next one has confirmed.
         """
         if self.other is not None:
             self.other.do_leaves()
@@ -484,7 +484,7 @@ class World:
         self.faults_over = True
 
     def check_end(self) -> None:
-        """What must hold once everything has been restarted and has nothing left to do."""
+        """Check what must hold once everything has been restarted and has nothing left to do."""
         for driver in self.drivers.values():
             if driver.stage not in {"durable", "plan", "propose", "confirm", "rest"}:
                 raise Violation("stuck", f"{driver.name} waits to {driver.stage} plan {driver.plan.plan} for ever")
@@ -494,7 +494,7 @@ class World:
         self.account.check_end(commits, owners, rereading=rereading, limited=bool(self.setting.room))
 
     def key(self) -> tuple[object, ...]:
-        """Equal for worlds that behave alike."""
+        """A key that is equal for worlds that behave alike."""
         return (
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
             *(tuple(self.epochs), tuple(map(tuple, self.logs))),

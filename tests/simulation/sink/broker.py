@@ -13,7 +13,7 @@ from spark_groupsource.sink.token import Committed
 
 @dataclass
 class Transaction:
-    """What an open transaction has so far."""
+    """The contents of an open transaction so far."""
 
     rows: list[str] = field(default_factory=list)
     offsets: dict[tuple[str, str], Committed] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Transaction:
 
 @dataclass
 class TransactionalId:
-    """A transactional id, as its coordinator knows it."""
+    """A transactional id, as its coordinator stores it."""
 
     epoch: int = 0
     open: Transaction | None = None
@@ -50,7 +50,7 @@ class Broker:
         """What the workers, which live long, remember to have marked."""
 
     def take(self, name: str, owner: object = None) -> int:
-        """Take a transactional id: its open transaction is aborted, and every earlier producer is fenced."""
+        """Take over a transactional id: abort its open transaction, and fence every earlier producer."""
         found = self.ids.setdefault(name, TransactionalId())
         found.open = None
         found.epoch = self._next_epoch()
@@ -58,7 +58,7 @@ class Broker:
         return found.epoch
 
     def begin(self, name: str, epoch: int, owner: object) -> None:
-        """Note who uses a producer now: a worker keeps it from task to task. Brokers do not learn of it."""
+        """Note which task uses a producer now, because a worker keeps it from task to task. Brokers are not told."""
         if name in self.ids and self.ids[name].epoch == epoch:
             self.ids[name].owner = owner
 
@@ -81,7 +81,7 @@ class Broker:
                 self.pending.setdefault(group, {})[topic] = offset
 
     def settle(self, group: str) -> None:
-        """Let the group's coordinator show the offsets of the last committed transaction, all at once."""
+        """Let the group's coordinator show all offsets of the last committed transaction together."""
         for topic, offset in self.pending.pop(group).items():
             self.commit(group, topic, offset)
 
@@ -97,14 +97,14 @@ class Broker:
         self.offsets[group, topic] = (self.now, offset)
 
     def offsets_of(self, group: str, topics: Collection[str] | None) -> dict[str, Committed]:
-        """Return the offsets of a group that are visible, by topic. `None`: on all topics."""
+        """Return a group's visible offsets, by topic. `None`: for all topics."""
         found = {topic: kept[1] for (of, topic), kept in self.offsets.items() if of == group}
         return found if topics is None else {topic: found[topic] for topic in topics if topic in found}
 
     def is_unstable(self, group: str, topics: Collection[str] | None) -> bool:
-        """Whether a transaction commits an offset for the group on these topics that is not visible yet.
+        """Return whether a transaction has committed an offset for the group on these topics that is not visible yet.
 
-        `None`: on all topics. Then brokers look only at those that the group has an offset of (KAFKA-17507).
+        `None`: all topics. Brokers then check only those for which the group has an offset (KAFKA-17507).
         """
         asked = self.offsets_of(group, None).keys() if topics is None else topics
         still_open = (found.open.offsets for found in self.ids.values() if found.open is not None)
@@ -112,12 +112,12 @@ class Broker:
         return any((group, topic) in each for topic in asked for each in (pending, *still_open))
 
     def expire(self, until: int) -> None:
-        """Forget every offset that was committed until then. A process that has rested for so long renews its marks."""
+        """Forget every offset that was committed by then. A process that has been idle for so long renews its marks."""
         self.offsets = {place: kept for place, kept in self.offsets.items() if kept[0] > until}
         self.marked.clear()
 
     def create_again(self, topic: str) -> None:
-        """Delete a topic, with the group's offsets on it, and create it again. The caller forgets its rows."""
+        """Recreate a topic, and delete the group's offsets on it. The caller forgets the topic's rows."""
         self.offsets = {place: kept for place, kept in self.offsets.items() if place[1] != topic}
         self.pending = {
             group: left

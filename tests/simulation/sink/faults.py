@@ -1,4 +1,4 @@
-"""Mistakes that somebody could make in the sink's code. The simulation must notice each."""
+"""Mistakes that could be made in the sink's code, each of which the simulation must detect."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ written = writing._TaskWriter._write_transaction
 def without_the_query_in_names() -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(Names, "driver", property(lambda self: self.prefix)))
-        # Nor is a token's query looked at.
+        # A token's query is not checked either.
         patches.enter_context(patch.object(Token, "query", property(lambda _: "any")))
         patches.enter_context(patch("spark_groupsource.sink.token._fields", _fields_of_any_query))
         yield

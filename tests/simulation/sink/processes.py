@@ -1,4 +1,4 @@
-"""The producers and tokens that the sink's code uses here: each of their calls is a request to the simulated broker."""
+"""The producers and tokens for the sink's code, which turn each call into a request to the simulated broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FakeProducer:
         return True
 
     def flush(self) -> None:
-        """It needs no time, and neither do these."""
+        """Do nothing, because requests take no time here."""
 
     note_errors = refuse_undelivered = close = abandon = flush
 
@@ -93,7 +93,7 @@ class FakeProducer:
 
 
 class FakeOffsets:
-    """The client of a simulated worker or driver that reads and commits the offsets of a group."""
+    """The client with which a simulated worker or driver reads and commits a group's offsets."""
 
     def __init__(self, broker: Broker, group: str) -> None:
         self._broker = broker
@@ -117,14 +117,14 @@ class FakeOffsets:
 
 
 class FakeAdmin:
-    """Lists groups, topics and all offsets of a group."""
+    """An admin client that lists groups, topics, and all of a group's offsets."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def groups_that_move_too(self, part: str, _topics: Collection[str]) -> list[str]:
         found = _asked(lambda: sorted({group for group, _ in self._broker.offsets} | self._broker.pending.keys()))
-        # A group that is moving to another coordinator is in no list. It has moved when the driver looks.
+        # A group that is moving to another coordinator is in no broker's list. It has moved by the time the driver looks.
         missing = Steps.here.steps.overlooks
         return [group for group in found if part in group and not missing]
 
@@ -150,7 +150,7 @@ def make_producer(client: Mapping[str, str], topic: str | None) -> FakeProducer:
 
 
 class FakeTokenStore(token_store.TokenStore):
-    """The tokens of the sink's own code, over the simulated broker."""
+    """The sink's own token store, on the simulated broker."""
 
     def __init__(self, client: Mapping[str, str], names: Names, topic: str | None) -> None:
         super().__init__(client, names, topic)
@@ -167,7 +167,7 @@ class FakeTokenStore(token_store.TokenStore):
 
 
 def record_batches(rows: list[str], *, name_topics: bool) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in two record batches, as Spark's worker gives them: it takes a cut for their end."""
+    """Yield a task's rows in two record batches, as Spark's worker does, which mistakes a truncated input for the end."""
     topics = [TOPICS[at % 2] for at in range(len(rows))]
     for part in (slice(0, 1), slice(1, None)):
         if Steps.here.steps.is_cut:

@@ -1,4 +1,4 @@
-"""Runs the sink's own code one request at a time: each try of a task is a thread that waits before and after each request."""
+"""Runs the sink's own code one request at a time. Each task attempt is a thread that waits before and after each request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Killed(BaseException):
-    """The process is dead."""
+    """The process was killed."""
 
 
 class Steps(threading.Thread):
@@ -57,12 +57,12 @@ class Steps(threading.Thread):
         self._waits.release()
 
     def step(self) -> None:
-        """Let the process go on, to the next request or answer."""
+        """Let the process continue to the next request or response."""
         self._go.release()
         self._waits.acquire()
 
     def kill(self) -> None:
-        """Let the process die where it is: nothing that it does has an effect any more."""
+        """Kill the process where it is. Nothing that it does afterwards has an effect."""
         self._killed = True
         while not self.done:
             self.step()
@@ -77,14 +77,14 @@ class Steps(threading.Thread):
 
 
 def _held() -> threading.Lock:
-    """Return a lock to pass turns with: one thread releases it, another one waits for that. A semaphore costs more."""
+    """Return a lock for taking turns: one thread releases it, and another waits for that. A semaphore costs more."""
     lock = threading.Lock()
     lock.acquire()
     return lock
 
 
 def request(effect: Callable[[], T]) -> T:
-    """Send a request of the current process: it may die, or wait, before it arrives and before the answer comes."""
+    """Send a request from the current process, which may die or wait before the request or the response arrives."""
     process: Steps = Steps.here.steps
     process._pause()
     answer = None if process.loses == "request" else effect()
@@ -96,6 +96,6 @@ def request(effect: Callable[[], T]) -> T:
 
 
 def clock() -> float:
-    """Return the time in the current process, which passes only when something is too late."""
+    """Return the current process's time, which passes only when something is too late."""
     process: Steps = Steps.here.steps
     return process.late_s

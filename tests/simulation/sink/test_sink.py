@@ -1,4 +1,4 @@
-"""Random histories of the sink: tries that overlap, processes that die, answers that are lost, transactions that time out."""
+"""Random histories of the sink, with overlapping attempts, crashed processes, lost responses, and transactions that time out."""
 
 from __future__ import annotations
 

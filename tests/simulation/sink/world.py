@@ -1,4 +1,4 @@
-"""Spark around the sink: drivers that run micro-batches from a checkpoint, tries of tasks that overlap, and what goes wrong."""
+"""Simulates Spark around the sink: drivers that run micro-batches from a checkpoint, overlapping task attempts, and failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Violation(AssertionError):
 
 @dataclass
 class Query:
-    """What survives the drivers of a query."""
+    """The state that survives a query's drivers."""
 
     number: int
     committed: int = -1
@@ -73,7 +73,7 @@ class Query:
 
 
 class Worker:
-    """A Python worker of Spark's: it runs one try of a task at a time, and keeps clients for the next one."""
+    """One of Spark's Python workers, which runs one task attempt at a time, and keeps its clients for the next one."""
 
     def __init__(self) -> None:
         self.pool = ClientPool(clock=lambda: 0.0)
@@ -84,7 +84,7 @@ class Worker:
         return self.runs is None or self.runs.done
 
     def fork(self) -> Worker:
-        """Return a child with a copy of its memory."""
+        """Return a child with a copy of the worker's memory."""
         child = Worker()
         for key, idle in self.pool._idle.items():
             client = copy.copy(idle.client)
@@ -116,10 +116,10 @@ class Driver:
 
 @dataclass
 class World:
-    """Queries whose micro-batches have the same rows in the same tasks, however often they are run.
+    """The queries. Their micro-batches have the same rows in the same tasks, no matter how often they are run.
 
-    With `uneven` a replay may have the rows in other tasks, and with `fewer` all of them in one. Then they may be in the topic
-    twice, but not without an error.
+    With `uneven`, a replay may have the rows in other tasks, and with `fewer`, all of them in one. They may then be duplicated in
+    the topic, but not without an error.
     """
 
     seed: int
@@ -168,7 +168,7 @@ class World:
         self.runs = 0
 
     def rows_of(self, query: Query, batch: int, task: int, run: int = 0) -> list[str]:
-        """The rows of a task. The last task of each second micro-batch has none; in an uneven one, that of each second run."""
+        """Return a task's rows. The last task has none in every second micro-batch, or every second run if it is uneven."""
         if self.tasks_of(run) < self.tasks:
             return [row for each in range(self.tasks) for row in self.rows_of(query, batch, each)]
         if self.uneven:
@@ -177,17 +177,17 @@ class World:
         return [f"{query.number}:{batch}.{task}.{number}" for number in range(count)]
 
     def expected(self, query: Query, batches: int) -> set[str]:
-        """Every row of the first micro-batches."""
+        """Return every row of the first micro-batches."""
         return {row for batch in range(batches) for task in range(self.tasks) for row in self.rows_of(query, batch, task)}
 
     def tasks_of(self, run: int) -> int:
-        """How many tasks a micro-batch has: with `fewer` one in each second run. Run 0 is what there is to write."""
+        """Return a micro-batch's number of tasks: with `fewer`, one in every second run. Run 0 has the rows to write."""
         return 1 if self.fewer and run and run % 2 == 0 else self.tasks
 
     # What can happen.
 
     def actions(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """What may happen next, by name."""
+        """Return what may happen next, by name."""
         for driver in self.drivers:
             yield "step", partial(self._step, driver)
             yield "step", partial(self._step, driver)
@@ -197,7 +197,7 @@ class World:
             yield "settle", partial(self.broker.settle, group)
 
     def trouble(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """What may go wrong next, by name."""
+        """Return what may go wrong next, by name."""
         for driver in self.drivers:
             yield from self._trouble_of(driver)
         for query in self.all:
@@ -214,7 +214,7 @@ class World:
             yield "time out", partial(self.broker.time_out, name)
 
     def _expiry(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        # What was committed while the query ran expires within a short time; it is not taken apart here.
+        # Offsets that were committed while the query ran expire at about the same time, so they are not treated separately here.
         for _ in range(3):
             yield "expire", lambda: self.broker.expire(self.random.choice([*sorted(self.pauses)[-3:], *self.pauses]))
         for name, found in self.broker.ids.items():
@@ -238,8 +238,9 @@ class World:
                 yield "run again", partial(self._run_again, driver, task)
 
     def _may_expire(self) -> bool:
-        """Whether every query rests: it does not run, or its driver waits for the next micro-batch. Docs/sink.md promises nothing
-        until a driver has kept a first token.
+        """Return whether every query is idle: it is not running, or its driver is waiting for the next micro-batch.
+
+        docs/sink.md promises nothing until a driver has stored its first token.
         """
         rests = all(driver.batch > driver.first and not driver.running and not driver.finishing for driver in self.drivers)
         return self.expiry and all(query.committed >= 0 for query in self.all) and rests and not self.orphans
@@ -249,7 +250,7 @@ class World:
             self.pauses.add(self.broker.now)
 
     def start(self, query: Query | None = None) -> None:
-        """Start a driver from the checkpoint, with what the user has changed meanwhile."""
+        """Start a driver from the checkpoint, with the changes that the user has made in the meantime."""
         query = query or self.all[0]
         if not any(driver.query is query for driver in self.drivers):
             self._change(query)
@@ -264,7 +265,7 @@ class World:
         self.drivers.append(Driver(f"{self.runs:08x}", query, settings, settings.names(query.id), batch, batch))
 
     def _change(self, query: Query) -> None:
-        """Do what a person does between two runs: follow the advice of an error, rename, or restore a checkpoint."""
+        """Do what a user does between two runs: follow an error's advice, change a name, or restore a checkpoint."""
         error, query.error = query.error, None
         batch = query.committed + 1
         if isinstance(error, CheckpointBehindSink) and not self.restores:
@@ -285,7 +286,7 @@ class World:
             if isinstance(error, ReplayDiffers) or batch in query.overlooked:
                 query.twice.add(batch)
         elif self.renames and self.random.random() < 0.4:
-            # To something new, or back to what it was.
+            # To something new, or back to the previous name.
             name = self.random.choice(["prefix", "topic"])
             value = {"q": "p", "p": "q", TOPIC: "out2", "out2": TOPIC}[getattr(query, name)]
             self.trace.append(f"query {query.number}: {name}={value}")
@@ -295,7 +296,7 @@ class World:
             self.trace.append(f"query {query.number}: restored to {query.committed}")
 
     def _check_cause(self, query: Query, batch: int, error: GroupKafkaError) -> None:
-        """Check that there is a reason to ask a person. Nobody trusts a tool that stops without one."""
+        """Check that there is a reason to ask the user, because users do not trust a tool that stops without one."""
         causes: dict[type[GroupKafkaError], bool] = {
             ReplayDiffers: self.differs or self.recreates,
             # A driver that a second one has overtaken may commit its token late.
@@ -313,11 +314,11 @@ class World:
             raise Violation(f"with another reason: {error}")
 
     def _create_again(self) -> None:
-        """Whatever is written, or is being written, may be in the topic that is deleted."""
+        """Recreate a topic. Everything that is written, or is being written, may be in the deleted topic."""
         for query in self.all:
             begun = max([query.committed, *(driver.batch for driver in self.drivers if driver.query is query)])
             self.gone |= self.expected(query, begun + 1)
-            # What is written after it may be there although its transaction began before.
+            # Rows written after that may be in the topic although their transaction began before.
         self.broker.create_again(TOPIC)
 
     def _step(self, driver: Driver) -> None:
@@ -373,7 +374,7 @@ class World:
             self._cancel(driver, error)
 
     def _cancel(self, driver: Driver, error: BaseException | None) -> None:
-        """Have Spark give the micro-batch up: the input of every try ends, and then the driver's writer is asked to abort."""
+        """Make Spark cancel the micro-batch: every attempt's input ends, and then Spark asks the driver's writer to abort."""
         if isinstance(error, GroupKafkaError):
             driver.query.error = error
         for tries in driver.running.values():
@@ -384,7 +385,7 @@ class World:
         driver.aborting = self._process(work, self.at_drivers)
 
     def _step_aborting(self, driver: Driver, process: Steps) -> None:
-        """Let the driver's writer go on, or a try that has to notice that it is cancelled."""
+        """Let the driver's writer continue, or an attempt that has to notice that it was cancelled."""
         tries = [(task, one) for task, each in driver.running.items() for one in each]
         if tries and self.random.random() < 0.5:
             task, one = self.random.choice(tries)
@@ -404,7 +405,7 @@ class World:
             self._end(driver, process.error)
             return
         query = driver.query
-        # Two drivers on one checkpoint: Spark's log refuses the second one's entry.
+        # Two drivers use one checkpoint: Spark's log rejects the second one's entry.
         if query.committed >= driver.batch:
             self._end(driver, None)
             return
@@ -430,7 +431,7 @@ class World:
             self._overlook(driver, driver.running[task][-1])
 
     def _worker(self) -> Worker:
-        """Return a worker for a task: mostly one that has run others. The rest is as new: they die, or are not used again."""
+        """Return a worker for a task, usually one that has run other tasks, otherwise a new one."""
         idle = [worker for worker in self.workers if worker.is_idle]
         if not idle or self.random.random() < 0.1:
             idle = [Worker()]
@@ -441,7 +442,7 @@ class World:
         self.workers.append(worker.fork())
 
     def _run_again(self, driver: Driver, task: int) -> None:
-        """Run a task of a stage that is retried, although it has written."""
+        """Run a task again because its stage is retried, although the task has written."""
         del driver.done[task]
         self._try(driver, task)
 
@@ -451,7 +452,7 @@ class World:
         return self.processes[-1]
 
     def _kill(self, one: Steps) -> None:
-        """Let a process die, and its worker with it."""
+        """Kill a process together with its worker."""
         one.kill()
         self.workers = [worker for worker in self.workers if worker.runs is not one]
 
@@ -466,7 +467,7 @@ class World:
         one.overlooks = True
 
     def _run_out_of_time(self, one: Steps) -> None:
-        """Lose the next request or its answer, until after all that the process waits for."""
+        """Lose the next request or its response until the process has stopped waiting for it."""
         one.loses = self.random.choice(["request", "answer"])
         one.late_s += LATE_S
 
@@ -477,7 +478,7 @@ class World:
             self.drivers.remove(driver)
         tries = [one for each in driver.running.values() for one in each]
         if self.differs or self.renames:
-            # A try that outlives its driver, and that the replay does not fence, is not noticed: docs/sink.md.
+            # An attempt that outlives its driver, and that the replay does not fence, is not detected (docs/sink.md).
             for one in (*tries, *self.orphans):
                 self._kill(one)
             self.orphans.clear()
@@ -499,7 +500,7 @@ class World:
     # What must be true.
 
     def check(self) -> None:
-        """Check that no row is there twice, and that a micro-batch in Spark's commit log is there."""
+        """Check that no row is duplicated, and that every micro-batch in Spark's commit log is in the topic."""
         for query in self.all:
             finished = self.expected(query, query.committed + 1)
             for row, count in self.broker.visible.items():
@@ -523,14 +524,14 @@ class World:
                 raise Violation(f"lost: {lost}")
 
     def _check_transactions(self, driver: Driver) -> None:
-        """Check that a run's first micro-batch has ended all that earlier tries left: readers would wait for it."""
+        """Check that a run's first micro-batch has closed earlier attempts' transactions, which would block readers."""
         for name, found in self.broker.ids.items():
             owner = found.owner
             if name.startswith(f"{driver.names.driver}-") and found.open is not None and isinstance(owner, Steps) and owner.done:
                 raise Violation(f"a transaction of {name}, whose process is dead, is still open")
 
     def play(self, steps: int, trouble: float) -> None:
-        """Let things happen, and go wrong; then let the queries come to their ends."""
+        """Let things happen and go wrong, and then let the queries finish."""
         for _ in range(steps):
             self._note_pause()
             happens = list(self.actions())
@@ -543,10 +544,10 @@ class World:
         self.settle()
 
     def play_planned(self, wrong_at: Mapping[int, int], steps: int) -> list[int]:
-        """Let things happen in one order, and go wrong as planned; then let the queries come to their ends.
+        """Let things happen in one order and go wrong as planned, and then let the queries finish.
 
-        `wrong_at` says what goes wrong at which step: its place in `trouble()` then. Return how many things could have gone wrong
-        at each step.
+        `wrong_at` has what goes wrong at which step, as its index in `trouble()` at that step. Return how many things could have
+        gone wrong at each step.
         """
         counts = []
         for step in range(steps):
@@ -563,7 +564,7 @@ class World:
         return counts
 
     def settle(self) -> None:
-        """Let the queries come to their ends, with nothing going wrong any more. A person follows the advice of errors."""
+        """Let the queries finish, with nothing more going wrong. The user follows the advice of errors."""
         starts = 0
         for count in range(SETTLED_AFTER):
             waiting = [
@@ -580,7 +581,7 @@ class World:
                 break
             self._note_pause()
             happens = list(self.actions())
-            # A coordinator ends a transaction that nobody ends.
+            # A coordinator aborts an abandoned transaction.
             if count % 50 == 0:
                 happens += [wrong for wrong in self.trouble() if wrong[0] == "time out"]
             name, action = self.random.choice(happens)
@@ -593,7 +594,7 @@ class World:
             if not self.orphans and not self.broker.pending:
                 break
             self.random.choice([action for name, action in self.actions() if name in ("orphan", "settle")])()
-            # A coordinator ends a transaction that nobody ends. An orphan may wait for that, to read its token.
+            # A coordinator aborts an abandoned transaction. An orphaned task may be waiting for that to read its token.
             if not self.orphans or count % 50 == 0:
                 for name in [name for name, found in self.broker.ids.items() if found.open is not None]:
                     self.broker.time_out(name)
@@ -607,10 +608,10 @@ class World:
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """Have the sink's code use the simulated processes."""
+    """Make the sink's code use the simulated processes."""
     with ExitStack() as patches:
         for module in (names, token_store):
-            # Small ones, so that what lies beyond is reached as well.
+            # Small ones, so that the rest is reached as well.
             patches.enter_context(patch.object(module, "FIRST_REACH", 2))
             patches.enter_context(patch.object(module, "REACHES", (4,)))
         for module in (writing, finishing):
@@ -625,7 +626,7 @@ def simulated() -> Iterator[None]:
 
 
 def every_trouble(most: int, steps: int = 60, **setting: Any) -> Iterator[str | None]:
-    """Play every history in which up to `most` things go wrong, at any step each. Yields what `run` returns."""
+    """Play every history in which up to `most` things go wrong, each at any step. Yield the results of `run`."""
     plans: list[dict[int, int]] = [{}]
     while plans:
         plan = plans.pop()
@@ -645,7 +646,7 @@ def every_trouble(most: int, steps: int = 60, **setting: Any) -> Iterator[str | 
 
 
 def run(seed: int, *, steps: int = 150, trouble: float = 0.08, **setting: Any) -> str | None:
-    """Play one random history. Returns what went wrong, `None` if nothing did."""
+    """Play one random history. Return what went wrong, or `None`."""
     world = World(seed, **setting)
     for query in world.all:
         world.start(query)
@@ -659,7 +660,7 @@ def run(seed: int, *, steps: int = 150, trouble: float = 0.08, **setting: Any) -
 
 
 def renamed_and_back(seed: int) -> str | None:
-    """Play a history in which the prefix is changed in a micro-batch, and is then what it was before. Returns what `run` does."""
+    """Play a history in which the prefix is changed during a micro-batch and later changed back. Return the result of `run`."""
     world = World(seed, batches=2)
     query = world.all[0]
 

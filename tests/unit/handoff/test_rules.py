@@ -137,10 +137,10 @@ class TestAPartitionIsAcquired:
         assert "restored" in what
         assert len(ways) == 3
         assert "stop one of the two. Nothing is lost or duplicated" in ways[0]
-        assert "put the newest checkpoint back" in ways[1]
+        assert "restore the newest checkpoint" in ways[1]
         assert "empty checkpoint" in ways[2]
-        assert "heldClaims=reread reads them (duplicated" in ways[2]
-        assert "heldClaims=hold never reads them (missing" in ways[2]
+        assert "With heldClaims=reread, the query reads them (they are duplicated" in ways[2]
+        assert "With heldClaims=hold, it never reads them (they are missing" in ways[2]
 
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 9"):

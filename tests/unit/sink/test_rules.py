@@ -102,7 +102,7 @@ class TestBeforeATaskWrites:
         with pytest.raises(BatchUnknown, match=r"has since written micro-batch 7\. So a second driver") as refused:
             plan_task("q-0", 0, 8, token(7), driver(6), NO_CHOICE, ())
         assert "expire" not in str(refused.value)
-        with pytest.raises(BatchUnknown, match=r"as finished is 6.* or a second driver"):
+        with pytest.raises(BatchUnknown, match=r"finished micro-batch is 6.* or a second driver"):
             plan_task("q-1", 1, 8, None, driver(6), NO_CHOICE, ())
 
 

@@ -46,9 +46,12 @@ def plan(
     ends: Mapping[TopicPartition, int],
     max_offsets: int | None = None,
     *,
+    min_offsets: int = 0,
     reread: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
     """Return the ranges to read in each owned partition: those to reread, then the one at its position, which may be empty.
+
+    Return no ranges at all while fewer than `min_offsets` offsets could be planned.
 
     Args:
         positions: The next offset to read in each owned partition (inclusive).
@@ -57,6 +60,7 @@ def plan(
         max_offsets: The approximate maximum number of offsets to plan (`maxOffsetsPerTrigger`). `None` for no limit. The limit
             is divided in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved.
             The sum may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
+        min_offsets: How many offsets to wait for (`minOffsetsPerTrigger`). Ranges to reread count.
         reread: Ranges below the positions that are read again (`heldClaims`). They count as lag and come first. Each is read
             whole, because it was part of a single micro-batch before. A partition reads at least one of them, and as many as fit
             into its share.
@@ -71,6 +75,8 @@ def plan(
     }
     sizes = {partition: sum(offsets.size for offsets in readable) for partition, readable in readable_of.items()}
     total = sum(sizes.values())
+    if total < min_offsets:
+        return {}
     planned = {}
     for partition, readable in readable_of.items():
         share = sizes[partition]
@@ -79,11 +85,6 @@ def plan(
             share = min(share, max(1, max_offsets * share // total))
         planned[partition] = _first_offsets(readable, share)
     return planned
-
-
-def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], reread: Ranges) -> int:
-    """Return how many offsets could be planned without a limit."""
-    return sum(offsets.size for ranges in plan(positions, ends, reread=reread).values() for offsets in ranges)
 
 
 def pieces(

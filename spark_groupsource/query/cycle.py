@@ -22,9 +22,8 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import ClaimTimeout, OffsetError
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import writable_cluster_id
-from spark_groupsource.handoff.next_plan import next_offset, next_ranges
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
-from spark_groupsource.handoff.planner import lag
+from spark_groupsource.handoff.planner import lag, plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
@@ -198,8 +197,8 @@ class Cycle:
         owned = self.session.positions
         positions = {partition: record.next for partition, record in plan_input.records.items() if partition in owned}
         most = self._options.max_offsets_per_trigger if limited else None
-        least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
-        wanted = next_ranges(positions, self._watch.reachable, plan_input.reread, least=least, most=most)
+        least = self._min_offsets() if limited else 0
+        wanted = plan(positions, self._watch.reachable, most, min_offsets=least, reread=plan_input.reread)
         # 4. Propose the plan. From now on its partitions are in flight: if the group revokes them, they drain until their claims
         #    are confirmed. Partitions that have moved since step 1 are left out: a claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
@@ -208,10 +207,9 @@ class Cycle:
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, self._clock() - began, None)
             return None
-        # 5. Make the offset for Spark's offset log. It must contain everything that a run needs to replay the plan.
+        # 5. Make the offset for Spark's offset log.
         assignment = self.session.assignment
-        offset = next_offset(
-            start,
+        offset = start.following(
             planned,
             plan_input.records,
             examined.ids,
@@ -348,11 +346,12 @@ class Cycle:
             open_s,
         )
 
-    def _may_wait(self) -> bool:
-        """Return whether `minOffsetsPerTrigger` may delay the next plan: never the first one, and never with AvailableNow."""
+    def _min_offsets(self) -> int:
+        """Return how many offsets the next plan waits for (`minOffsetsPerTrigger`): 0 for the first one and with AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
-            return False
-        return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms
+            return 0
+        is_due = (self._clock() - self._planned_at) * 1000 >= self._options.max_trigger_delay_ms
+        return 0 if is_due else self._options.min_offsets_per_trigger or 0
 
     def _is_stopping(self, stream: str) -> bool:
         return self._reports.asked_to_stop(stream) is not None

@@ -21,11 +21,12 @@ from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.handoff import plan_offset
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
 from spark_groupsource.handoff.planner import rule_of_sharing
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query import cycle, joining
+from spark_groupsource.query import joining
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
@@ -174,7 +175,7 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
 
 def _share_tasks() -> None:
     """Have a task read all partitions with few records, as it does where there are many of them."""
-    cycle.rule_of_sharing = functools.partial(rule_of_sharing, least=1)  # type: ignore[attr-defined]
+    plan_offset.rule_of_sharing = functools.partial(rule_of_sharing, least=1)  # type: ignore[attr-defined]
 
 
 def _write_the_next_format() -> None:

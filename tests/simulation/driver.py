@@ -118,7 +118,6 @@ class Driver(Membership):
         twin.ledger._held_ranges = twin_of(self.ledger._held_ranges)
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
         twin.ledger._closing = twin_of(self.ledger._closing)
-        twin.ledger._closing._retries = twin_of(self.ledger._closing._retries)
         twin.lived, twin.dead = dict(self.lived), dict(self.dead)
         twin.ledger._commits = FakeCommits(world, twin)
         twin.ledger._adopting = adopting = copy_of(self.ledger._adopting)

@@ -70,7 +70,7 @@ def test_what_holds_a_committed_offset_back_starts_there_and_the_rest_below_next
     if held.owed:
         assert held.claim in record.owed
     else:
-        assert record.has_open(held.claim.range)
+        assert held.claim in record.open_as_owed
         assert held.claim[:2] + held.claim[4:] == (record.stream, record.logged, record.claimed_at)
 
 

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, TopicNotFound
-from spark_groupsource.group.brokers_answer import BrokersAnswer
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.survey import BrokersAnswer, Survey
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import refuse
 from spark_groupsource.handoff.rules import Evidence, Stream, adopt

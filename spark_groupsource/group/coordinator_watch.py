@@ -17,8 +17,7 @@ from typing import Protocol
 
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import Assignment, Member, State
 from spark_groupsource.partition import TopicPartition, listed
 
 log = logging.getLogger(__name__)

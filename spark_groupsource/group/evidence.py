@@ -3,7 +3,7 @@
 A stream writes its newest finished plan into each of its records. A range owed to the stream is dropped as soon as any record
 shows that the range's plan is done. That record may belong to a topic that this query does not subscribe to.
 
-The coordinator may take a long time to answer, so each question runs on its own thread, one at a time (questions.py). A late
+The coordinator may take a long time to answer, so each question runs on its own thread, one at a time (threads.py). A late
 answer does no harm, because a plan that is done stays done.
 """
 
@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.questions import Questions
+from spark_groupsource.group.threads import Questions
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.rules import Stream, alive, evidence
 from spark_groupsource.partition import TopicPartition

@@ -18,12 +18,11 @@ from types import MappingProxyType
 
 from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.adopting import Adopting, adopted_records
-from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
 from spark_groupsource.group.closing import Closing
 from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, progress_record
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.held_ranges import HeldRanges
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.survey import BrokersAnswer, Survey, warn_of_another_cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, record_after, warn
 from spark_groupsource.handoff.rules import (

@@ -17,6 +17,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from queue import Empty
 from typing import Protocol, TypeVar
@@ -28,8 +29,7 @@ from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, cause_of, end
 from spark_groupsource.brokers.client import TimeoutsNoticed, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
-from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.commands import Commands
+from spark_groupsource.group.threads import Commands
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -79,6 +79,20 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
 }
 """The states that each state may follow. A member goes from MEMBER back to JOINING when it loses partitions or has to rejoin
 (`rejoin`). It may still have other partitions, such as those of topics that still exist, and must release them as it rejoins."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A member's partitions, generation and id at one moment. Immutable: every change makes a new one."""
+
+    partitions: frozenset[TopicPartition] = frozenset()
+    """Every partition that this member has, including the draining ones."""
+    draining: frozenset[TopicPartition] = frozenset()
+    """The partitions among these that the group has revoked but this member has not released yet."""
+    generation: int = -1
+    """The generation (classic) or the member epoch (KIP-848); -1 before the first assignment."""
+    member_id: str = ""
+    """The member's id in the group; empty before the first assignment."""
 
 
 class RecordKeeper(Protocol):
@@ -143,20 +157,25 @@ class Member:
         self._clock = clock
         self._observer = observer
         self._commands = Commands()
-        self._state = State.NEW
-        self._failure: GroupKafkaError | None = None
+        # Replaced on the consumer's thread, never modified. Any thread may read these.
+        self.assignment = Assignment()
+        self.state = State.NEW
+        self.failure: GroupKafkaError | None = None
+        """The error with which the member failed, if any. Every later `call` raises it immediately."""
+        self.ended_by: int | None = None
+        """The code of the broker or librdkafka error that made the member fail, if any."""
+        self.last_trouble: KafkaError | None = None
+        """The last error that librdkafka reported. It is the likely reason if no assignment arrives."""
+        self.timeouts = 0
+        """How many times librdkafka has logged that requests timed out. Their answers may be lost."""
         self._closing = False
-        self._last_trouble: KafkaError | None = None
-        self._ended_by: int | None = None
         self._silent_until = 0.0
         self._has_joined = False
-        self._timeouts = 0
         self._rejoin_from: tuple[Assignment, str] | None = None
         """The assignment for which a rejoin was requested, and the reason. Another thread sets it."""
         self._has_drained = False
         """Whether this member has drained everything and is leaving in order to rejoin."""
         self._callback_due: Deadline | None = None
-        self._assignment = Assignment()
         self._keeper: RecordKeeper
         self.consumer = make_client(
             Consumer, consumer_settings, self._on_error, TimeoutsNoticed(librdkafka_log, self._note_timeout)
@@ -164,36 +183,6 @@ class Member:
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-{self._group_id}", daemon=True)
 
     # Called from any thread.
-
-    @property
-    def assignment(self) -> Assignment:
-        """The newest assignment: an immutable value that any thread may read."""
-        return self._assignment
-
-    @property
-    def state(self) -> State:
-        """The member's current state."""
-        return self._state
-
-    @property
-    def last_trouble(self) -> KafkaError | None:
-        """The last error that librdkafka reported. It is the likely reason if no assignment arrives."""
-        return self._last_trouble
-
-    @property
-    def timeouts(self) -> int:
-        """How many times librdkafka has logged that requests timed out. Their answers may be lost."""
-        return self._timeouts
-
-    @property
-    def failure(self) -> GroupKafkaError | None:
-        """The error with which the member failed, if any. Every later `call` raises it immediately."""
-        return self._failure
-
-    @property
-    def ended_by(self) -> int | None:
-        """The code of the broker or librdkafka error that made the member fail, if any."""
-        return self._ended_by
 
     def start(self, keeper: RecordKeeper) -> None:
         """Start joining the group, and return without waiting. `keeper` is called on the consumer's thread on every change."""
@@ -226,10 +215,10 @@ class Member:
             Exception: the exception that `run` raised, or the error with which the member failed.
         """
         self._raise_failure()
-        command = self._commands.put(run)
+        reply = self._commands.put(run)
         while True:
             try:
-                succeeded, value = command.reply.get(timeout=MEMBER_LIVES_EVERY_S)
+                succeeded, value = reply.get(timeout=MEMBER_LIVES_EVERY_S)
             except Empty:
                 self._raise_failure()
                 if self._thread.is_alive():
@@ -264,13 +253,13 @@ class Member:
         # Do not use `Thread.join` here. Spark may send SIGTERM twice, and the second signal may interrupt the first one's join
         # while that holds the thread's lock. A join in the second handler would then wait for its own thread until the timeout.
         for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
-            if self._state in {State.LEFT, State.FAILED} or not self._thread.is_alive():
+            if self.state in {State.LEFT, State.FAILED} or not self._thread.is_alive():
                 return
 
     def _raise_failure(self) -> None:
         """Raise the error with which the member failed, if any."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def _left(self) -> MembershipClosed:
         """Return the error for a call after the member has left the group."""
@@ -280,16 +269,16 @@ class Member:
 
     def _move(self, state: State) -> None:
         """Change the state. Raise an error if the current state does not allow it."""
-        if self._state not in PREDECESSORS[state]:
-            raise MembershipError(f"A member cannot go from {self._state.value} to {state.value}. Please report this as a bug.")
-        self._state = state
+        if self.state not in PREDECESSORS[state]:
+            raise MembershipError(f"A member cannot go from {self.state.value} to {state.value}. Please report this as a bug.")
+        self.state = state
 
     def _run(self) -> None:
         """Poll and serve commands until the member closes or fails, then leave the group."""
         try:
             self._move(State.JOINING)
             self._subscribe()
-            while not self._closing and self._failure is None:
+            while not self._closing and self.failure is None:
                 # There are no commands until the first assignment. That arrives in a callback inside `poll`, and `poll` does not
                 # return just because it has served a callback.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
@@ -313,12 +302,12 @@ class Member:
     def _rejoin_if_asked(self) -> None:
         """Drain everything and rejoin the group, if `rejoin` was called for the current assignment."""
         request, self._rejoin_from = self._rejoin_from, None
-        if request is None or request[0] != self._assignment or self._state is not State.MEMBER:
+        if request is None or request[0] != self.assignment or self.state is not State.MEMBER:
             return
         log.warning("the coordinator and this driver disagree: %s", request[1])
         # 1. Drain first. A leaving member sends no heartbeats, so a drain in `on_revoke` could outlast its session.
-        self._drain(self._assignment.partitions)
-        if self._closing or self._failure is not None:
+        self._drain(self.assignment.partitions)
+        if self._closing or self.failure is not None:
             return
         # 2. Leave and rejoin. librdkafka does so once `on_revoke` has been served, which does not drain a second time.
         self._has_drained = True
@@ -335,19 +324,19 @@ class Member:
         except (KafkaException, RuntimeError) as error:
             log.warning("leaving the group failed, so its partitions move only when the session times out: %s", error)
         self._assign(Assignment())
-        self._move(State.LEFT if self._failure is None else State.FAILED)
+        self._move(State.LEFT if self.failure is None else State.FAILED)
         self._has_joined = True
-        self._commands.refuse(self._failure or self._left())
+        self._commands.refuse(self.failure or self._left())
 
     def _explained(self, error: KafkaError) -> GroupKafkaError:
         """Convert a librdkafka error to one of this package's errors, and store its code in `ended_by`."""
-        self._ended_by = cause_of(error).code()
+        self.ended_by = cause_of(error).code()
         return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
 
     def _fail(self, error: GroupKafkaError) -> None:
         """Make the member fail with this error, unless it has already failed with an earlier one."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             if self._has_joined:  # the query gets the error only with its next call, perhaps as late as its next trigger
                 log.error("this driver's membership ends: %s", error)
 
@@ -368,12 +357,12 @@ class Member:
 
     def _note_timeout(self) -> None:
         """Count a librdkafka log line about requests that timed out. Called by its log callback."""
-        self._timeouts += 1
+        self.timeouts += 1
 
     def _on_error(self, error: KafkaError) -> None:
         """Handle an error from librdkafka's error callback. librdkafka recovers from these on its own, unless they are fatal."""
-        repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
-        self._last_trouble = error
+        repeated = self.last_trouble is not None and self.last_trouble.code() == error.code()
+        self.last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
             self._fail(self._explained(error))
         elif not repeated or self._clock() >= self._silent_until:
@@ -387,11 +376,11 @@ class Member:
         """
         if not self._incremental_epochs or self._closing:
             return
-        if self._state is State.MEMBER:
+        if self.state is State.MEMBER:
             generation = generation_of(self.consumer)
-            if generation != self._assignment.generation:
-                self._publish(self._assignment.partitions, generation=generation)
-        elif self._state is State.JOINING:
+            if generation != self.assignment.generation:
+                self._publish(self.assignment.partitions, generation=generation)
+        elif self.state is State.JOINING:
             generation = generation_of(self.consumer)
             if generation <= 0:
                 self._callback_due = None
@@ -405,7 +394,7 @@ class Member:
         self._callback_due = None
         self._has_drained = False
         self._move(State.MEMBER)
-        self._publish(self._assignment.partitions | gained, generation=generation)
+        self._publish(self.assignment.partitions | gained, generation=generation)
         self._observer.rebalanced("assigned")
         self._guarded(lambda: self._keeper.acquired(gained))
         self._has_joined = True
@@ -418,7 +407,7 @@ class Member:
         generation: int | None = None,
     ) -> None:
         """Replace the assignment that other threads read, and log what has changed."""
-        previous = self._assignment
+        previous = self.assignment
         current = Assignment(
             frozenset(partitions),
             frozenset(draining),
@@ -437,7 +426,7 @@ class Member:
 
     def _assign(self, assignment: Assignment) -> None:
         """Replace the assignment, and report it to the observer."""
-        self._assignment = assignment
+        self.assignment = assignment
         self._observer.assigned(assignment.partitions, assignment.draining, assignment.generation, assignment.member_id)
 
     def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
@@ -462,7 +451,7 @@ class Member:
         self._unassign(consumer)
         # 3. Let other threads see that the partitions are gone.
         if not self._closing:
-            self._publish(self._assignment.partitions - partitions)
+            self._publish(self.assignment.partitions - partitions)
 
     def _unassign(self, consumer: Consumer) -> None:
         """Let librdkafka give back a callback's partitions. The list is empty because librdkafka's own assignment is empty."""
@@ -477,7 +466,7 @@ class Member:
         if self._closing or self._has_drained or not self._keeper.in_flight(partitions):
             return
         self._move(State.DRAINING)
-        self._publish(self._assignment.partitions, draining=partitions)
+        self._publish(self.assignment.partitions, draining=partitions)
         began = self._clock()
         deadline = Deadline(self._drain_timeout_s, clock=self._clock)
         while not self._closing and self._keeper.in_flight(partitions):
@@ -491,7 +480,7 @@ class Member:
             # would be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
             self._guarded(self._keeper.idle)
-            if self._failure is not None:
+            if self.failure is not None:
                 break
         self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(partitions))
         self._move(State.MEMBER)
@@ -509,7 +498,7 @@ class Member:
         self._unassign(consumer)
         if not self._closing:
             self._move(State.JOINING)
-            self._publish(self._assignment.partitions - partitions)
+            self._publish(self.assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run one step of a callback, and make the member fail if it raises. If a callback raised, librdkafka would fetch."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline

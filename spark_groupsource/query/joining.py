@@ -24,13 +24,12 @@ from spark_groupsource.errors import (
     TopicNotFound,
     passes,
 )
-from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.coordinator_watch import watch
 from spark_groupsource.group.fenced_commits import FencedCommits, fetch_commits
 from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.survey import Survey, ask_brokers
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream

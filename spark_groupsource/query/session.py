@@ -14,9 +14,8 @@ from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Claims, Ledger
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import Assignment, Member, State
 from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream

@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_groupsource.group.brokers_answer import ask_brokers
-from spark_groupsource.group.survey import AskBrokers
+from spark_groupsource.group.survey import AskBrokers, ask_brokers
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses, to_validate
 from spark_groupsource.handoff.plan_offset import PlanOffset

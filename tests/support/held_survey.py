@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groupsource.group.brokers_answer import BrokersAnswer
-from spark_groupsource.group.survey import AskBrokers, Question, Survey
+from spark_groupsource.group.survey import AskBrokers, BrokersAnswer, Question, Survey
 from tests.support.held_questions import HeldQuestions
 
 

@@ -20,8 +20,8 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.group.brokers_answer import BrokersAnswer, ask_brokers
 from spark_groupsource.group.member import State
+from spark_groupsource.group.survey import BrokersAnswer, ask_brokers
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options

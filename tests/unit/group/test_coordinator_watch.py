@@ -10,7 +10,6 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.coordinator_watch import (
     COMPARE_AGAIN_S,
     COMPARE_EVERY_S,
@@ -20,7 +19,7 @@ from spark_groupsource.group.coordinator_watch import (
     Disagreement,
     rejoin_reason,
 )
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import Assignment, Member, State
 from spark_groupsource.partition import TopicPartition
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline

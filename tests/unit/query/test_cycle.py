@@ -14,9 +14,8 @@ import pytest
 
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import ClaimTimeout, CommitOutcomeUnknown, OffsetError
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import Assignment, Member, State
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream

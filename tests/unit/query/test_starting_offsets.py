@@ -10,7 +10,7 @@ import pytest
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, OptionError
-from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
 from spark_groupsource.partition import TopicPartition

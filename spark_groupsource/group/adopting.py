@@ -43,14 +43,10 @@ class Adopting:
         self._failures: Failures[TopicPartition] = Failures(patience_s, clock=clock)
         self._tried: frozenset[TopicPartition] = frozenset()
         """The partitions in the current attempt. An error applies to these."""
-        self._partitions: set[TopicPartition] = set()
+        self.partitions: set[TopicPartition] = set()
+        """The partitions that have not been adopted yet."""
         self._deleted: set[TopicPartition] = set()
         """The partitions whose topic does not exist. The time limit does not apply to them."""
-
-    @property
-    def partitions(self) -> Collection[TopicPartition]:
-        """The partitions that have not been adopted yet."""
-        return self._partitions
 
     @property
     def undecided(self) -> bool:
@@ -60,22 +56,22 @@ class Adopting:
     @property
     def only_deleted(self) -> bool:
         """Whether the only partitions left, if any, belong to deleted topics."""
-        return self._partitions <= self._deleted
+        return self.partitions <= self._deleted
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
         """Begin to adopt partitions that the group has just assigned."""
-        self._partitions.update(partitions)
+        self.partitions.update(partitions)
         self._survey.acquired(partitions)
 
     def wait_for_topics(self, partitions: Collection[TopicPartition]) -> None:
         """Start over with partitions whose topic was deleted. They wait until it is recreated or the group revokes them."""
-        self._partitions.update(partitions)
+        self.partitions.update(partitions)
         self._deleted.update(partitions)
         self._failures.put_off(partitions, LOOK_FOR_DELETED_EVERY_S)
 
     def adopted(self, partitions: Collection[TopicPartition]) -> None:
         """Note that this member has written the records of these partitions."""
-        self._partitions.difference_update(partitions)
+        self.partitions.difference_update(partitions)
         self._failures.forget(partitions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -95,7 +91,7 @@ class Adopting:
         Raises:
             GroupKafkaError: the group's commits could not be fetched from the coordinator.
         """
-        due = self._failures.due(self._partitions.difference(self._survey.asked, draining))
+        due = self._failures.due(self.partitions.difference(self._survey.asked, draining))
         if not due:
             return
         self._tried = frozenset(due)
@@ -137,7 +133,7 @@ class Adopting:
         Returns:
             Whether to retry: the error is retriable and has not lasted longer than `patience_s`.
         """
-        failed = self._tried & self._partitions
+        failed = self._tried & self.partitions
         self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
         # A deleted topic does not make the query fail: the group will revoke its partitions, or the topic will be recreated.

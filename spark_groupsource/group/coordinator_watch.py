@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.group.member import Assignment, Member, State
@@ -98,17 +98,7 @@ class Disagreement:
         return Disagreement(mended=self.mended + 1)
 
 
-class Coordinator(Protocol):
-    """Describes members as the coordinator sees them (`group_admin_process.GroupAdminProcess`). Used by one thread."""
-
-    def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return the member, with the partitions that the coordinator has assigned to it. Raises GroupKafkaError."""
-
-    def close(self) -> None:
-        """Release the resources that requests need."""
-
-
-def watch(member: Member, group_id: str, coordinator: Coordinator) -> None:
+def watch(member: Member, group_id: str, coordinator: GroupAdminProcess) -> None:
     """Start a thread that compares the member's partitions with the coordinator's view until the member leaves the group."""
     comparing = CoordinatorWatch(member, group_id, coordinator)
     threading.Thread(target=comparing.run, name="groupkafka-compare", daemon=True).start()
@@ -121,7 +111,7 @@ class CoordinatorWatch:
         self,
         member: Member,
         group_id: str,
-        coordinator: Coordinator,
+        coordinator: GroupAdminProcess,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

@@ -27,10 +27,8 @@ from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, record_after, warn
 from spark_groupsource.handoff.rules import (
     HOLD,
-    Evidence,
     HeldClaims,
     Stream,
-    Verdict,
     claim,
     claimable,
     confirm,
@@ -76,7 +74,7 @@ class PlanInput:
 
 
 class Ledger:
-    """Reads, writes and keeps the commit records of this member's partitions, as the `RecordKeeper` of a `member.Member`.
+    """Reads, writes and keeps the commit records of this member's partitions.
 
     Each step that commits may raise `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a
     retriable error the step may be repeated.
@@ -167,7 +165,7 @@ class Ledger:
         unknown = self._stream.ranges.keys() - commits.keys()  # of topics that the query no longer subscribes to
         self.may_be_claimed = bool(unknown) or any(has_claims(commit, self._stream.name) for commit in commits.values())
 
-    # Called by the member (member.RecordKeeper).
+    # Called by the member, as steps in the life of a partition. Retriable errors are handled here.
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
         """Start adopting the partitions. `idle` continues once the brokers have answered, and retries after errors."""
@@ -273,8 +271,8 @@ class Ledger:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> PlanInput:
-        """Ask which held ranges have been confirmed, and return the input for the next plan."""
-        self.ask_which_plans_are_done()
+        """Ask which held ranges have been confirmed, and return the input for the next plan. `idle` drops these ranges."""
+        self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
         return self.plan_input()
 
     def plan_input(self) -> PlanInput:
@@ -327,7 +325,18 @@ class Ledger:
         wanted = _not_empty(stream.ranges)
         # 2. Owned partitions' records are up to date here, because only this member can write them. All others are read again.
         in_group = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
-        verdicts = self._verdicts({partition: in_group[partition] for partition in wanted})
+        now = int(self._wall_clock())
+        verdicts = {
+            partition: claim(
+                stream,
+                partition,
+                in_group[partition],
+                owned=partition in self._records,
+                owned_since_planned=partition in self._planned,
+                now=now,
+            )
+            for partition in wanted
+        }
         # 3. The group accepts the claims before anything is read. Otherwise the next owner could start at the old position and
         #    read the same records. If this raises, the partitions stay in `_planned`, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
@@ -351,10 +360,6 @@ class Ledger:
         self._write(self._confirmed(self._records) or progress_record(self._stream, self._records))
         self._warn_if_invisible()
 
-    def ask_which_plans_are_done(self) -> None:
-        """Ask which owed ranges their streams have confirmed, at most every SETTLE_INTERVAL_S. `idle` drops these ranges."""
-        self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
-
     def continue_after(self, losses: Iterable[PartitionLoss]) -> None:
         """Write the records with which partitions continue after lost offsets.
 
@@ -375,21 +380,6 @@ class Ledger:
     def _believe_report(self) -> None:
         """Treat the newest claimed plan as durable if it has been reported, so that its claims can be closed."""
         self._stream = self._closing.believe(self._stream)
-
-    def _verdicts(self, commits: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
-        """Decide which part of the newest plan to claim in each of these partitions, given the group's commit for it."""
-        now = int(self._wall_clock())
-        return {
-            partition: claim(
-                self._stream,
-                partition,
-                commit,
-                owned=partition in self._records,
-                owned_since_planned=partition in self._planned,
-                now=now,
-            )
-            for partition, commit in commits.items()
-        }
 
     def _protected(self, records: Records) -> frozenset[str]:
         """Return the streams whose ranges in these records must not be taken over now."""
@@ -444,8 +434,9 @@ class Ledger:
         Raises:
             CommitOutcomeUnknown: as in `close_reported`.
         """
+        done = self._confirmed_plans.done(self._stream)
         try:
-            self._except_deleted_topics(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
+            self._except_deleted_topics(lambda: self._write(_changed(self._records, lambda record: settle(record, done))))
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
@@ -488,10 +479,6 @@ class Ledger:
         """Return the records in these partitions that change when durable plans' claims are closed."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
         return _changed(owned, lambda record: confirm(record, self._stream))
-
-    def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
-        """Return the records that change when the owed ranges of done plans are dropped."""
-        return _changed(self._records, lambda record: settle(record, done))
 
     def _write(self, records: Records) -> None:
         """Commit the records to the group, and note those that it accepts.

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from queue import Empty
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -29,6 +29,7 @@ from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, cause_of, end
 from spark_groupsource.brokers.client import TimeoutsNoticed, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
+from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.threads import Commands
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
@@ -95,35 +96,6 @@ class Assignment:
     """The member's id in the group; empty before the first assignment."""
 
 
-class RecordKeeper(Protocol):
-    """Keeps the commit records of a member's partitions. Queries use `ledger.Ledger`.
-
-    The methods are steps in the life of a partition (see the handoff package). They are called on the consumer's thread and must
-    not raise retriable errors.
-    """
-
-    def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Start adopting partitions that the group has assigned. The set is empty if only the generation has changed."""
-
-    def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Stop making plans for partitions that the group has revoked."""
-
-    def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether these partitions have planned or claimed ranges that have not been confirmed yet."""
-
-    def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """Make a last commit for partitions that are about to be given back, then forget them."""
-
-    def lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget partitions that another member may own by now."""
-
-    def idle(self) -> None:
-        """Do the work between two polls: close reported claims, adopt partitions, and repeat steps that failed.
-
-        Also called while `on_revoke` waits for ranges in flight.
-        """
-
-
 class Member:
     """Joins a group, follows its rebalances, and leaves it. `call`, `close` and the properties may be used from any thread."""
 
@@ -176,7 +148,7 @@ class Member:
         self._has_drained = False
         """Whether this member has drained everything and is leaving in order to rejoin."""
         self._callback_due: Deadline | None = None
-        self._keeper: RecordKeeper
+        self._ledger: Ledger
         self.consumer = make_client(
             Consumer, consumer_settings, self._on_error, TimeoutsNoticed(librdkafka_log, self._note_timeout)
         )
@@ -184,9 +156,9 @@ class Member:
 
     # Called from any thread.
 
-    def start(self, keeper: RecordKeeper) -> None:
-        """Start joining the group, and return without waiting. `keeper` is called on the consumer's thread on every change."""
-        self._keeper = keeper
+    def start(self, ledger: Ledger) -> None:
+        """Start joining the group, and return without waiting. `ledger` is called on the consumer's thread on every change."""
+        self._ledger = ledger
         self._thread.start()
 
     def wait_joined(self, timeout_s: float) -> bool:
@@ -285,7 +257,7 @@ class Member:
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
                 self._read_epoch()
                 self._rejoin_if_asked()
-                self._keeper.idle()
+                self._ledger.idle()
         except GroupKafkaError as error:
             self._fail(error)
         except KafkaException as error:
@@ -396,7 +368,7 @@ class Member:
         self._move(State.MEMBER)
         self._publish(self.assignment.partitions | gained, generation=generation)
         self._observer.rebalanced("assigned")
-        self._guarded(lambda: self._keeper.acquired(gained))
+        self._guarded(lambda: self._ledger.acquired(gained))
         self._has_joined = True
 
     def _publish(
@@ -446,7 +418,7 @@ class Member:
         self._observer.rebalanced("revoked")
         # 1. Close claims whose micro-batches finish in time. This member still owns the partitions, so its commits are accepted.
         self._guarded(lambda: self._drain(partitions))
-        self._guarded(lambda: self._keeper.released(partitions))
+        self._guarded(lambda: self._ledger.released(partitions))
         # 2. librdkafka gives the partitions back. The next owner may adopt them from now on, so nothing more is written for them.
         self._unassign(consumer)
         # 3. Let other threads see that the partitions are gone.
@@ -462,14 +434,14 @@ class Member:
 
     def _drain(self, partitions: frozenset[TopicPartition]) -> None:
         """Wait until no range in these partitions is in flight, but no longer than the drain timeout."""
-        self._keeper.draining(partitions)
-        if self._closing or self._has_drained or not self._keeper.in_flight(partitions):
+        self._ledger.draining(partitions)
+        if self._closing or self._has_drained or not self._ledger.in_flight(partitions):
             return
         self._move(State.DRAINING)
         self._publish(self.assignment.partitions, draining=partitions)
         began = self._clock()
         deadline = Deadline(self._drain_timeout_s, clock=self._clock)
-        while not self._closing and self._keeper.in_flight(partitions):
+        while not self._closing and self._ledger.in_flight(partitions):
             if deadline.over:
                 log.warning(
                     "[%s] are released with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
@@ -479,10 +451,10 @@ class Member:
             # The query confirms the micro-batch in flight through commands. If these waited for this callback to return, both
             # would be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
-            self._guarded(self._keeper.idle)
+            self._guarded(self._ledger.idle)
             if self.failure is not None:
                 break
-        self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(partitions))
+        self._observer.drained(self._clock() - began, in_time=self._closing or not self._ledger.in_flight(partitions))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
@@ -494,7 +466,7 @@ class Member:
             _listed(partitions),
         )
         # Commit nothing more, because another member may own the partitions by now. It holds open claims for this stream.
-        self._guarded(lambda: self._keeper.lost(partitions))
+        self._guarded(lambda: self._ledger.lost(partitions))
         self._unassign(consumer)
         if not self._closing:
             self._move(State.JOINING)

@@ -127,22 +127,18 @@ class Survey:
             lambda question: ask_brokers(question.stream, question.commits), thread="groupkafka-survey"
         )
         self._open: dict[TopicPartition, Question] = {}
-        self._unanswered: set[TopicPartition] = set()
+        self.unanswered: set[TopicPartition] = set()
+        """The acquired partitions for which no answer has been taken yet. An error counts as an answer."""
 
     @property
     def asked(self) -> Collection[TopicPartition]:
         """The partitions whose question has not been answered yet."""
         return self._open.keys()
 
-    @property
-    def unanswered(self) -> Collection[TopicPartition]:
-        """The acquired partitions for which no answer has been taken yet. An error counts as an answer."""
-        return self._unanswered
-
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
         """Expect answers about partitions that were just acquired, and drop earlier questions about them."""
         self.forget(partitions)
-        self._unanswered.update(partitions)
+        self.unanswered.update(partitions)
 
     def ask(self, stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Ask about partitions. Those without a commit are asked about separately, because only they need their leaders' answers.
@@ -161,7 +157,7 @@ class Survey:
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop the questions about partitions that are lost."""
         self._close(partitions)
-        self._unanswered.difference_update(partitions)
+        self.unanswered.difference_update(partitions)
 
     def answers(self, stream: Stream) -> Iterator[tuple[frozenset[TopicPartition], BrokersAnswer | Exception]]:
         """Yield the answers that have arrived and are still valid for the stream, each with its partitions.
@@ -181,7 +177,7 @@ class Survey:
                 # may no longer have it. Starting the partition at offset 0 would read its records twice.
                 bound = {partition for partition in bound if _is_valid(question, answer, partition, stream)}
                 answer = answer.only(bound)
-            self._unanswered -= bound
+            self.unanswered -= bound
             if bound:
                 yield frozenset(bound), answer
 

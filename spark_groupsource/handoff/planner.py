@@ -115,20 +115,16 @@ def pieces(
     ]
 
 
-def rule_of_sharing(
-    ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None, least: int | None = None
-) -> Sharing | None:
+def rule_of_sharing(ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None) -> Sharing | None:
     """Return the limits within which these ranges share tasks, or `None` if no ranges would share one.
 
     Args:
         ranges: See `tasks`.
         min_pieces: See `tasks`.
         max_size: See `tasks`.
-        least: The minimum number of tasks, unless `min_pieces` is higher. `None`: one per LEAST_OFFSETS, within LEAST_TASKS.
     """
-    if least is None:
-        fewest, most = LEAST_TASKS
-        least = min(most, max(fewest, -(-sum(offsets.size for _, offsets in ranges) // LEAST_OFFSETS)))
+    fewest, most = LEAST_TASKS
+    least = min(most, max(fewest, -(-sum(offsets.size for _, offsets in ranges) // LEAST_OFFSETS)))
     rule = Sharing(max(least, min_pieces or 0), MOST_SHARED_OFFSETS, SMALL_OFFSETS)
     return rule if any(len(task) > 1 for task in tasks(ranges, min_pieces, max_size, rule)) else None
 

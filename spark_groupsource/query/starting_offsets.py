@@ -49,7 +49,8 @@ class StartingOffsets:
         self._topic_ids = topic_ids
         self._clock = clock
         self._starts: Starts = MappingProxyType({})
-        self._ids: Mapping[str, str] = MappingProxyType({})
+        self.ids: Mapping[str, str] = MappingProxyType({})
+        """The topics' ids when the stream began, where known."""
         self._found: dict[TopicPartition, int] = {}
         """Starting offsets that this run has found. Several threads add to it, and the first answer for a partition is kept."""
         self._needed: set[TopicPartition] = set()
@@ -85,14 +86,14 @@ class StartingOffsets:
 
     def begin(self, newest: PlanOffset) -> None:
         """Load the starts from the checkpoint's newest offset. Call this before joining the group."""
-        self._starts, self._ids = newest.start_of, newest.topics
+        self._starts, self.ids = newest.start_of, newest.topics
         cluster = writable_cluster_id(self._topics.cluster_id())
         if newest.cluster is not None and cluster is not None and newest.cluster != cluster:
             # Another cluster's offsets and topic ids are meaningless here, but times are still valid.
             self._starts = {
                 partition: start if isinstance(start, FromTime) else None for partition, start in self._starts.items()
             }
-            self._ids = {}
+            self.ids = {}
         self._needed = set(self._starts)
         self._is_new = newest.plan < 0
 
@@ -106,7 +107,7 @@ class StartingOffsets:
         began_with = [partition for partition in partitions if partition in self._starts]
         ids = self._topics.ids(topics_of(began_with))
         began_with = [
-            partition for partition in began_with if not topic_gone(self._ids.get(partition.topic), ids.get(partition.topic, ""))
+            partition for partition in began_with if not topic_gone(self.ids.get(partition.topic), ids.get(partition.topic, ""))
         ]
         later = [partition for partition in partitions if partition not in began_with]
         return self._topics.starts(later) | self._found_out(began_with)
@@ -138,8 +139,8 @@ class StartingOffsets:
         asked = [partition for partition in self._needed if self._options.matches(partition.topic)]
         try:
             commits = read(asked)
-            ids = self._topic_ids.now({partition.topic: self._ids.get(partition.topic) for partition in asked})
-            void = {topic for topic in topics_of(asked) if topic_gone(self._ids.get(topic), ids.get(topic, ""))}
+            ids = self._topic_ids.now({partition.topic: self.ids.get(partition.topic) for partition in asked})
+            void = {topic for topic in topics_of(asked) if topic_gone(self.ids.get(topic), ids.get(topic, ""))}
             self._needed -= {partition for partition in asked if commits.get(partition) is not None or partition.topic in void}
             # The survey finds the starts of the partitions that are assigned to this member.
             self._found_out(self._needed.intersection(asked).difference(assigned))
@@ -159,11 +160,6 @@ class StartingOffsets:
     def needed(self) -> Starts:
         """The starts that the next plan must contain, unless their topic was recreated."""
         return {partition: self._start(partition) for partition in self._needed}
-
-    @property
-    def ids(self) -> Mapping[str, str]:
-        """The topics' ids when the stream began, where known."""
-        return self._ids
 
     @property
     def _or_latest(self) -> bool:

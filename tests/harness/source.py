@@ -5,7 +5,6 @@ It runs in the query's runner and in the executors' workers, which find it throu
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,9 +20,8 @@ from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.handoff import plan_offset
+from spark_groupsource.handoff import planner
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
-from spark_groupsource.handoff.planner import rule_of_sharing
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import joining
@@ -175,7 +173,7 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
 
 def _share_tasks() -> None:
     """Have a task read all partitions with few records, as it does where there are many of them."""
-    plan_offset.rule_of_sharing = functools.partial(rule_of_sharing, least=1)  # type: ignore[attr-defined]
+    planner.LEAST_TASKS = 1, 1
 
 
 def _write_the_next_format() -> None:

@@ -175,7 +175,7 @@ class Driver(Membership):
         due: list[tuple[object, ...]] = []
         if self.untold and not self.draining:
             due.append(("on_assign", self.name))
-        if self.ledger._adopting._partitions - self.ledger._draining or self.looks.answered:
+        if self.ledger._adopting.partitions - self.ledger._draining or self.looks.answered:
             due.append(("idle", self.name))
         if self.reports.waits or self.ledger._closing._unclosed:
             due.append(("close", self.name))

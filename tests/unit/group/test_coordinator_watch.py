@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
 from spark_groupsource.group.coordinator_watch import (
@@ -68,7 +69,9 @@ class Play:
             self.state = State.LEAVING
 
         self.happens[seconds] = leave
-        watch = CoordinatorWatch(cast("Member", self), "billing", self, clock=lambda: self.now, sleep=self.sleep)
+        watch = CoordinatorWatch(
+            cast("Member", self), "billing", cast(GroupAdminProcess, self), clock=lambda: self.now, sleep=self.sleep
+        )
         watch.run()
         assert self.closed
         return self

@@ -280,7 +280,7 @@ class TestRangesThatAreHeldForAnotherStream:
         group.acquire(ORDERS)
         group.answer_about_others()
         group.now += 3
-        group.ledger.ask_which_plans_are_done()
+        group.ledger.begin_plan()
         group.answer_about_others()
         assert self.owed(group) == ["them"]
         group.commits[RETURNS] = self.DONE

@@ -16,11 +16,9 @@ from spark_groupsource.handoff.losses import refuse
 from spark_groupsource.handoff.rules import Evidence, Stream, adopt
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Failures
+from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S
 
 log = logging.getLogger(__name__)
-
-LOOK_FOR_DELETED_EVERY_S = 1.0
-"""How often to check whether a deleted topic has been recreated."""
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
 """Returns the group's commits for these partitions."""
@@ -67,7 +65,7 @@ class Adopting:
         """Start over with partitions whose topic was deleted. They wait until it is recreated or the group revokes them."""
         self.partitions.update(partitions)
         self._deleted.update(partitions)
-        self._failures.put_off(partitions, LOOK_FOR_DELETED_EVERY_S)
+        self._failures.put_off(partitions, ASK_FOR_IDS_EVERY_S)
 
     def adopted(self, partitions: Collection[TopicPartition]) -> None:
         """Note that this member has written the records of these partitions."""
@@ -134,7 +132,7 @@ class Adopting:
             Whether to retry: the error is retriable and has not lasted longer than `patience_s`.
         """
         failed = self._tried & self.partitions
-        self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
+        self._failures.put_off(failed & self._deleted, ASK_FOR_IDS_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
         # A deleted topic does not make the query fail: the group will revoke its partitions, or the topic will be recreated.
         passing = passing or error.passing or isinstance(error, TopicNotFound)
@@ -155,7 +153,7 @@ class Adopting:
             )
         self._deleted -= found.commits.keys() | unknown
         self._deleted |= found.deleted
-        self._failures.put_off(found.deleted, LOOK_FOR_DELETED_EVERY_S)
+        self._failures.put_off(found.deleted, ASK_FOR_IDS_EVERY_S)
         silent = self._failures.failed(unknown - found.deleted)
         if silent:
             raise BrokerUnavailable(

@@ -12,9 +12,7 @@ from dataclasses import replace
 
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
-
-CLOSE_AGAIN_AFTER_S = 1.0
-"""How many seconds to wait before trying again to close the claims of a durable plan."""
+from spark_groupsource.timeouts import RETRY_LATER_S
 
 Report = tuple[str, int]
 """A stream, and the plan that is reported to be in Spark's commit log."""
@@ -93,7 +91,7 @@ class Closing:
     def failed(self, plan: int, *, passing: bool) -> None:
         """Note that the claims of `plan` could not be closed. Retry if the error is retriable, otherwise give up."""
         self._unclosed = passing
-        self._try_at = self._clock() + CLOSE_AGAIN_AFTER_S
+        self._try_at = self._clock() + RETRY_LATER_S
         if not passing:
             self.given_up = plan
 

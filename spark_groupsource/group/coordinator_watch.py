@@ -17,7 +17,7 @@ from types import MappingProxyType
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.member import Assignment, Member, State
+from spark_groupsource.group.member import LOOK_AT_MEMBER_EVERY_S, Assignment, Member, State
 from spark_groupsource.partition import TopicPartition, listed
 
 log = logging.getLogger(__name__)
@@ -28,9 +28,6 @@ COMPARE_EVERY_S = 30.0
 COMPARE_AGAIN_S = 5.0
 """How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out, so
 that librdkafka can reconnect first."""
-
-WATCH_STEP_S = 0.5
-"""How often the comparing thread checks whether the member has left, or a request has timed out."""
 
 _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 
@@ -145,7 +142,7 @@ class CoordinatorWatch:
                 if self._clock() >= due_at:
                     self.compare()
                     due_at = self._clock() + (COMPARE_AGAIN_S if self._disagreement.since else COMPARE_EVERY_S)
-                self._sleep(WATCH_STEP_S)
+                self._sleep(LOOK_AT_MEMBER_EVERY_S)
         except Exception:
             log.exception("comparing this driver's assignment with the coordinator's ended with an unexpected error")
         finally:

@@ -21,16 +21,13 @@ from spark_groupsource.group.threads import Questions
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.rules import Stream, alive, evidence
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import ASK_GROUP_EVERY_S
 
 log = logging.getLogger(__name__)
 
 ADOPTED_WITHIN_S = 60.0
 """How long a stream still counts as alive after the member that wrote its record has left the group. If its query restarts, it
 rewrites the records within that time."""
-
-LOOK_ELSEWHERE_EVERY_S = 30.0
-"""How often to ask for records in other topics. The request names every partition in the cluster, and ranges may be owed to a
-stopped query for days, so it is not sent often."""
 
 
 class StreamPlan(NamedTuple):
@@ -169,7 +166,7 @@ class ConfirmedPlans:
         """Ask which held ranges' plans are done. While a question is being answered, only the newest further question is kept.
 
         The subscribed topics' records are read first. Other topics' records are searched only if that does not settle every
-        claim: immediately for a plan that is searched for the first time, and every LOOK_ELSEWHERE_EVERY_S after that.
+        claim: immediately for a plan that is searched for the first time, and every ASK_GROUP_EVERY_S after that.
 
         Args:
             stream: the stream that asks. Its own commit log settles its own plans.
@@ -233,10 +230,10 @@ class ConfirmedPlans:
         now = self._clock()
         self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):
-            self._ask_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
+            self._ask_again_at = self._failed_until = now + ASK_GROUP_EVERY_S
             log.info("reading the group's records of other topics failed, and is tried again later: %s", answer.elsewhere)
         elif answer.elsewhere is not None:
-            self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
+            self._ask_again_at = now + ASK_GROUP_EVERY_S
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
         by_former_members = [] if answer.members is None else _by_former_members(answer.subscribed, answer.members)
         self._left_since = {record: self._left_since.get(record, now) for record in by_former_members}

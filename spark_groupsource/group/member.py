@@ -44,8 +44,8 @@ TROUBLE_INTERVAL_S = 30.0
 POLL_INTERVAL_S = 0.05
 """The longest time between two polls if no command arrives. Commands are served immediately."""
 
-MEMBER_LIVES_EVERY_S = 0.5
-"""How often a caller that waits for the consumer's thread checks that the thread is still alive."""
+LOOK_AT_MEMBER_EVERY_S = 0.5
+"""How often other threads that wait check whether the member has ended, or librdkafka has noted a request without an answer."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long a new member that has its epoch waits for the callback with its partitions."""
@@ -190,7 +190,7 @@ class Member:
         reply = self._commands.put(run)
         while True:
             try:
-                succeeded, value = reply.get(timeout=MEMBER_LIVES_EVERY_S)
+                succeeded, value = reply.get(timeout=LOOK_AT_MEMBER_EVERY_S)
             except Empty:
                 self._raise_failure()
                 if self._thread.is_alive():

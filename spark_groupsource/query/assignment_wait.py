@@ -15,12 +15,9 @@ from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.session import Session
+from spark_groupsource.query.session import REBALANCE_S, Session
 
 log = logging.getLogger(__name__)
-
-REBALANCE_S = 15.0
-"""How long the group may take to move a partition, not counting the drain: two heartbeats (KIP-848: 5 s each) plus a margin."""
 
 QUIET_S = 3.0
 """How long an assignment must stay unchanged before a Trigger.AvailableNow run treats it as complete."""

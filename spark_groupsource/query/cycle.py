@@ -90,15 +90,7 @@ class Cycle:
         self._stream_name: str | None = None
         self._request: bytes | None = None
         """The newest request to plan nothing new that an empty plan has answered."""
-        self._durable_watch = DurableWatch(
-            options.checkpoint_location,
-            report=self.session.report_durable,
-            closed=self.session.is_closed,
-            cannot_close=self.session.cannot_close,
-            is_urgent=self.session.is_draining,
-            reports=self._reports,
-            clock=clock,
-        )
+        self._durable_watch = DurableWatch(options.checkpoint_location, self.session, self._reports, clock=clock)
         self._planned_at: float | None = None
         self._moved = False
         self._warned_of_claims = False
@@ -146,7 +138,7 @@ class Cycle:
         self._assignment_wait.await_partitions(
             self.session,
             stream,
-            topics_exist=self._topics_exist,
+            topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)),
             # A run that has something to confirm needs a partition to do so, so it waits even while it is being stopped.
             is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
@@ -182,11 +174,8 @@ class Cycle:
         plan_input = self.session.step(Ledger.begin_plan)
         # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
         #    would have ranges that no longer exist, or would skip a recreated topic's first records.
-        while True:
-            examined = self._watch.examine(stream, plan_input.records)
-            if not examined.losses:
-                break
-            self.session.continue_after(examined.losses)
+        while losses := self._watch.examine(stream, plan_input.records):
+            self.session.continue_after(losses)
             plan_input = self.session.step(Ledger.plan_input)
         self._starting_offsets.update_needed(
             self.session.positions.keys(),
@@ -212,7 +201,7 @@ class Cycle:
         offset = start.following(
             planned,
             plan_input.records,
-            examined.ids,
+            self._watch.ids,
             generation=assignment.generation,
             member=assignment.member_id,
             starts=self._starting_offsets.needed,
@@ -355,10 +344,6 @@ class Cycle:
 
     def _is_stopping(self, stream: str) -> bool:
         return self._reports.asked_to_stop(stream) is not None
-
-    def _topics_exist(self) -> bool:
-        """Return whether any subscribed topic exists."""
-        return bool(self._topics.partitions(skip_missing=True))
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
         """Return the stream whose newest plan is `offset`. Ranges and topic ids from another cluster are dropped."""

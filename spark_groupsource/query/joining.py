@@ -41,19 +41,9 @@ from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.starting_offsets import StartingOffsets
-from spark_groupsource.timeouts import JOIN_INTERVAL_S
+from spark_groupsource.timeouts import AT_START_S, JOIN_INTERVAL_S, READ_REPORT_EVERY_S, RETRY_LATER_S
 
 log = logging.getLogger(__name__)
-
-FIRST_FETCH_TIMEOUT_S = 5.0
-"""The timeout for one request for the group's commits before this member joins. It is shorter than FETCH_TIMEOUT_S, so that a
-signal to stop the query is handled between two requests."""
-
-STOPPING_EVERY_S = 0.2
-"""How often a run that is joining checks whether the query is being stopped."""
-
-JOIN_AGAIN_S = 1.0
-"""The pause between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
 
 
 class Joining:
@@ -118,11 +108,11 @@ class Joining:
                 # the classic protocol the newest member gets the id, and joining again would make the other query fail.
                 if options.group_protocol == "classic":
                     raise
-                deadline.pause_after(error, JOIN_AGAIN_S)
+                deadline.pause_after(error, RETRY_LATER_S)
             except MembershipError as refused:
                 if not self._earlier_member_still_counts():
                     raise self._reason(refused) from None
-                deadline.pause_after(refused, JOIN_AGAIN_S)
+                deadline.pause_after(refused, RETRY_LATER_S)
 
     def leave(self) -> None:
         """Leave the group if this driver has joined it or is joining. Safe in a signal handler."""
@@ -204,7 +194,7 @@ class Joining:
             partitions = self._subscribed()
             connect_to_leader(member.consumer, partitions)
             group_id = self._options.group_id
-            return fetch_commits(member.consumer, group_id, partitions, cluster_id=cluster_id, timeout_s=FIRST_FETCH_TIMEOUT_S)
+            return fetch_commits(member.consumer, group_id, partitions, cluster_id=cluster_id, timeout_s=AT_START_S)
 
         # A topic may be deleted between the two requests.
         return deadline.retry(fetch, lambda error: passes(error) or isinstance(error, TopicNotFound))
@@ -215,7 +205,7 @@ class Joining:
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline, stream: Stream) -> None:
         """Wait until the member can plan or the query is being stopped. Raise an error at the deadline."""
-        while not (joined := member.wait_joined(min(STOPPING_EVERY_S, deadline.left))) and not deadline.over:
+        while not (joined := member.wait_joined(min(READ_REPORT_EVERY_S, deadline.left))) and not deadline.over:
             if stream.durable == stream.logged and not ledger.may_be_claimed and self._is_stopping(stream.name):
                 return
         if joined:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
@@ -35,12 +34,9 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, listed, topics_of
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
+from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S, RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
-
-ASK_FOR_IDS_EVERY_S = 1.0
-"""How long it may take to detect a recreated topic while there is nothing to plan. Every plan checks for this first."""
 
 ASK_FOR_STARTS_EVERY_S = 10.0
 """How long plans may overlook expired records. The tasks that are supposed to read these records detect it anyway."""
@@ -62,15 +58,6 @@ class Target:
     """Their topics' ids at that time."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The leader epochs of these ends, where known."""
-
-
-class Examined(NamedTuple):
-    """The result of comparing commit records with the logs."""
-
-    ids: Mapping[str, str | None]
-    """The topics' ids, as in `losses.LogState.ids`, unless the query is idle."""
-    losses: Sequence[PartitionLoss]
-    """The losses. The query continues after them, and examines the logs again."""
 
 
 class LossWatch:
@@ -106,6 +93,8 @@ class LossWatch:
         """The end of each owned partition when the logs were last examined (exclusive), except logs that seem to be cut off."""
         self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
         """The leader epochs of these ends, where known."""
+        self.ids: Mapping[str, str | None] = MappingProxyType({})
+        """The topics' ids at that time, as in `losses.LogState.ids`. Empty if the query was idle."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:
@@ -138,12 +127,15 @@ class LossWatch:
             )
         self.target = Target(ends, ids, topics.epochs)
 
-    def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
-        """Compare the records of the owned partitions with the logs, and update `ends` and `epochs`.
+    def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Sequence[PartitionLoss]:
+        """Compare the records of the owned partitions with the logs, and update `ends`, `epochs` and `ids`.
 
         Args:
             stream: the stream as its checkpoint describes it.
             records: the record of each owned partition.
+
+        Returns:
+            The losses. The query continues after them, and examines the logs again.
 
         Raises:
             DataLossError: records below the AvailableNow target are lost.
@@ -168,7 +160,8 @@ class LossWatch:
             if enough and not self._cuts.to_recheck:
                 break
         refuse_target(of_target)
-        return Examined(logs.ids, losses)
+        self.ids = logs.ids
+        return losses
 
     def _losses_of_target(
         self, records: Mapping[TopicPartition, CommitRecord], logs: LogState

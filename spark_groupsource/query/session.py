@@ -30,9 +30,10 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-STEP_S = 15.0
-"""The minimum time for which a failing step is retried, even if an earlier wait, such as for a silent leader, has used up the
-whole call's time. The coordinator may still be healthy, or move within seconds, and a rebalance will end."""
+REBALANCE_S = 15.0
+"""How long the group may take to move a partition, not counting the drain: two heartbeats (KIP-848: 5 s each) plus a margin.
+A failing step is retried for at least this long, even if an earlier wait, such as for a silent leader, has used up the call's
+time."""
 
 NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
 
@@ -152,8 +153,8 @@ class Session:
         """How long the current call may wait and retry failing steps."""
 
     def step_deadline(self) -> Deadline:
-        """Return the deadline for repeating a step that begins now: the call's deadline, but at least `STEP_S` from now."""
-        least_s = min(STEP_S, self._patience_s)
+        """Return the deadline for repeating a step that begins now: the call's deadline, but at least `REBALANCE_S` from now."""
+        least_s = min(REBALANCE_S, self._patience_s)
         return self.deadline if self.deadline.left >= least_s else Deadline(least_s, clock=self._clock)
 
     # Joining the group, once or again as a new member.

@@ -17,14 +17,9 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import ByTime, found_out, named_starts, no_record, offsets_at
 from spark_groupsource.partition import TopicPartition, listed, topics_of
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import ASK_GROUP_EVERY_S, AT_START_S
 
 log = logging.getLogger(__name__)
-
-ASK_LEADERS_S = 5.0
-"""How long to keep asking silent leaders when a stream begins, which must not wait for a broker that is down."""
-
-ASK_FOR_COMMITS_EVERY_S = 30.0
-"""How often to check whether the group has a commit by now for partitions that the stream has not owned yet."""
 
 
 class StartingOffsets:
@@ -70,7 +65,7 @@ class StartingOffsets:
         named = named_starts(self._options.stream_start, partitions)
         asked = {partition: start for partition, start in named.items() if start is not None}
         found: dict[TopicPartition, int | None] = {}
-        for _ in Deadline(ASK_LEADERS_S, clock=self._clock).attempts():
+        for _ in Deadline(AT_START_S, clock=self._clock).attempts():
             unknown = {partition: start for partition, start in asked.items() if partition not in found}
             found |= found_out(unknown, self._topics, or_latest=self._or_latest)
             if len(found) == len(asked):
@@ -119,7 +114,7 @@ class StartingOffsets:
         *,
         read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
     ) -> None:
-        """Update `needed`, at most every ASK_FOR_COMMITS_EVERY_S. Nothing is sent if no start is needed.
+        """Update `needed`, at most every ASK_GROUP_EVERY_S. Nothing is sent if no start is needed.
 
         This also retries starts that are not known yet, so a late leader delays them by no longer than that interval.
 
@@ -135,7 +130,7 @@ class StartingOffsets:
         self._needed.difference_update(adopted)
         if not self._needed or self._clock() < self._ask_at:
             return
-        self._ask_at = self._clock() + ASK_FOR_COMMITS_EVERY_S
+        self._ask_at = self._clock() + ASK_GROUP_EVERY_S
         asked = [partition for partition in self._needed if self._options.matches(partition.topic)]
         try:
             commits = read(asked)
@@ -150,7 +145,7 @@ class StartingOffsets:
         except GroupKafkaError as error:
             log.info(
                 "checking which partitions have no commit yet failed, and is tried again in %.0f s: %s",
-                ASK_FOR_COMMITS_EVERY_S,
+                ASK_GROUP_EVERY_S,
                 error,
             )
             return

@@ -22,7 +22,6 @@ from spark_groupsource.errors import (
     MemberUnknown,
     TopicNotFound,
 )
-from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member, State
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -33,7 +32,8 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.loss_watch import LossWatch
-from spark_groupsource.query.session import STEP_S, Action, Session, action_after
+from spark_groupsource.query.session import REBALANCE_S, Action, Session, action_after
+from spark_groupsource.timeouts import RETRY_LATER_S
 from tests.support.group_in_memory import GroupInMemory
 
 KEPT, OLD = TopicPartition("kept", 0), TopicPartition("old", 0)
@@ -201,7 +201,7 @@ def test_a_member_that_has_failed_or_was_refused_cannot_close_claims() -> None:
     run.group.pass_time(0)
     assert not run.cannot_close(0), "it is tried again"
     run.failures = [CommitRefused("too large")]
-    run.group.pass_time(CLOSE_AGAIN_AFTER_S)
+    run.group.pass_time(RETRY_LATER_S)
     assert run.cannot_close(0)
     assert not run.cannot_close(1)
 
@@ -226,8 +226,8 @@ def test_a_step_after_a_long_wait_of_the_call_is_tried_again_all_the_same() -> N
     assert run.step_deadline() is run.deadline
     run.now += 100.0
     step = run.step_deadline()
-    assert (step.left, run.deadline.left) == (STEP_S, 0)
-    run.now += STEP_S
+    assert (step.left, run.deadline.left) == (REBALANCE_S, 0)
+    run.now += REBALANCE_S
     assert step.over
     assert Run().step_deadline().left == 10.0, "never longer than the whole call"
 

@@ -59,12 +59,8 @@ class Question:
 
     claimed: frozenset[StreamPlan]
     """The other streams' plans whose ranges are held here."""
-    asked_elsewhere: frozenset[StreamPlan]
-    """The plans for which the other topics' records have already been searched."""
-    may_ask_new: bool
-    """Whether the other topics' records may be searched for plans that are not in `asked_elsewhere`."""
-    may_ask_again: bool
-    """Whether the other topics' records may be searched again for plans in `asked_elsewhere`."""
+    worth_a_search: frozenset[StreamPlan]
+    """The plans for which the other topics' records are searched, if no record in the subscribed topics shows them as done."""
     members: bool
     """Whether to ask for the group's members as well."""
 
@@ -176,7 +172,9 @@ class ConfirmedPlans:
             interval_s: the minimum number of seconds between two questions.
         """
         if not any(record.owed for record in holding):
-            self._pause()
+            if self._members_asked and self._asked is None:
+                self._members_asked = False
+                self._reader.pause()
             return
         now = self._clock()
         if now < self._asked_at + interval_s:
@@ -212,17 +210,12 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
         return learned
 
-    def _pause(self) -> None:
-        """Release resources that are needed only while ranges are held for other streams."""
-        if self._members_asked and self._asked is None:
-            self._members_asked = False
-            self._reader.pause()
-
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
         """Ask a question. The caller makes sure that no other question is waiting for its answer."""
         now = self._clock()
         self._members_asked |= members
-        self._asked = Question(claimed, self._asked_elsewhere, now >= self._failed_until, now >= self._ask_again_at, members)
+        unasked = frozenset() if now < self._failed_until else claimed - self._asked_elsewhere
+        self._asked = Question(claimed, unasked if now < self._ask_again_at else claimed, members)
         self._questions.ask(self._asked)
 
     def _note(self, answer: Answer) -> None:
@@ -260,10 +253,8 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
     subscribed = reader.subscribed()
     done = evidence(subscribed.values())
     missing = frozenset(claimed for claimed in question.claimed if done.get(claimed.stream, -1) < claimed.plan)
-    asked_before = missing <= question.asked_elsewhere
-    may_ask = question.may_ask_again if asked_before else question.may_ask_new
     elsewhere: Mapping[str, int] | GroupKafkaError | None = None
-    if missing and may_ask:
+    if not missing.isdisjoint(question.worth_a_search):
         try:
             elsewhere = evidence(reader.others())
         except GroupKafkaError as error:

@@ -105,7 +105,6 @@ class Member:
         subscription: list[str],
         *,
         drain_timeout_s: float,
-        clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
     ) -> None:
         """Create the consumer. Nothing is sent to the group before `start`.
@@ -114,7 +113,6 @@ class Member:
             consumer_settings: librdkafka settings of a group member.
             subscription: topic names, or one pattern that starts with `^`.
             drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight.
-            clock: returns seconds, monotonic.
             observer: is told about assignments and rebalances.
 
         Raises:
@@ -126,7 +124,6 @@ class Member:
         self._group_id = consumer_settings["group.id"]
         self._subscription = subscription
         self._drain_timeout_s = drain_timeout_s
-        self._clock = clock
         self._observer = observer
         self._commands = Commands()
         # Replaced on the consumer's thread, never modified. Any thread may read these.
@@ -170,7 +167,7 @@ class Member:
         Raises:
             GroupKafkaError: the member failed instead.
         """
-        for _ in Deadline(timeout_s, clock=self._clock).attempts(JOIN_INTERVAL_S):
+        for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
             # Read this before checking for a failure: a member that fails is marked as joined after that, and would seem to
             # have joined.
             joined = self._has_joined
@@ -337,8 +334,8 @@ class Member:
         self.last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
             self._fail(self._explained(error))
-        elif not repeated or self._clock() >= self._silent_until:
-            self._silent_until = self._clock() + TROUBLE_INTERVAL_S
+        elif not repeated or time.monotonic() >= self._silent_until:
+            self._silent_until = time.monotonic() + TROUBLE_INTERVAL_S
             log.warning("the Kafka client says: %s", error.str())
 
     def _read_epoch(self) -> None:
@@ -357,7 +354,7 @@ class Member:
             if generation <= 0:
                 self._callback_due = None
             elif self._callback_due is None:
-                self._callback_due = Deadline(CALLBACK_AFTER_S, clock=self._clock)
+                self._callback_due = Deadline(CALLBACK_AFTER_S)
             elif self._callback_due.over:
                 self._joined_with(frozenset(), generation)
 
@@ -439,8 +436,8 @@ class Member:
             return
         self._move(State.DRAINING)
         self._publish(self.assignment.partitions, draining=partitions)
-        began = self._clock()
-        deadline = Deadline(self._drain_timeout_s, clock=self._clock)
+        began = time.monotonic()
+        deadline = Deadline(self._drain_timeout_s)
         while not self._closing and self._ledger.in_flight(partitions):
             if deadline.over:
                 log.warning(
@@ -454,7 +451,7 @@ class Member:
             self._guarded(self._ledger.idle)
             if self.failure is not None:
                 break
-        self._observer.drained(self._clock() - began, in_time=self._closing or not self._ledger.in_flight(partitions))
+        self._observer.drained(time.monotonic() - began, in_time=self._closing or not self._ledger.in_flight(partitions))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:

@@ -317,7 +317,7 @@ class PlanOffset(PlainModel):
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it: plain dicts and lists, with sorted keys at every level."""
-        in_order: dict[str, Any] = _sorted(self.model_dump(mode="json", exclude_defaults=True))
+        in_order: dict[str, Any] = json.loads(json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True))
         return in_order
 
 
@@ -333,11 +333,6 @@ def refuse_another_format(offset: Mapping[str, Any]) -> None:
     version = offset.get("v")
     if type(version) is int and version > 0 and version != VERSION:
         raise OffsetError(another_version("The checkpoint", version, VERSION))
-
-
-def _sorted(value: Any) -> Any:
-    """Return the value with the keys of all its dicts sorted."""
-    return {key: _sorted(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
 def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V, ...]]]:

@@ -8,6 +8,7 @@ one. A continuous query reads them whenever they arrive, but a Trigger.Available
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
 
 from spark_groupsource.group.ledger import Ledger
@@ -26,7 +27,7 @@ QUIET_S = 3.0
 class AssignmentWait:
     """Decides how long one run waits for its partitions. Used on the runner's main thread."""
 
-    def __init__(self, drain_s: float, *, clock: Callable[[], float]) -> None:
+    def __init__(self, drain_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with an empty assignment, before the first plan.
 
         Args:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spark_groupsource.brokers.topic_ids import TopicIds
@@ -52,19 +52,17 @@ the checkpoint once."""
 class Cycle:
     """Runs one query from its first plan until it leaves the group. Used on the runner's main thread, except for `stop`."""
 
-    def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, observer: Observer = UNOBSERVED) -> None:
+    def __init__(self, options: Options, *, observer: Observer = UNOBSERVED) -> None:
         """Create the clients. The first plan or claim joins the group.
 
         Args:
             options: the source's options.
-            clock: returns seconds, monotonic.
             observer: receives this run's reports.
 
         Raises:
             OptionError, AuthenticationFailed: see topics.Topics.
         """
         self._options = options
-        self._clock = clock
         self._observer = observer
         self._reports = DriverReports(os.getppid())  # this process is a child of the driver's JVM
         self._topics = Topics(
@@ -74,23 +72,22 @@ class Cycle:
             patience_s=options.poll_timeout_ms / 1000,
         )
         topic_ids = TopicIds(self._topics.ids)
-        self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
-        self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
+        self._starting_offsets = StartingOffsets(options, self._topics, topic_ids)
+        self._watch = LossWatch(options, self._topics, topic_ids)
         self.session = Session(
             Joining(options, self._topics, topic_ids, self._starting_offsets, is_stopping=self._is_stopping, observer=observer),
             self._watch,
             patience_s=options.assignment_timeout_ms / 1000,
             fail_on_data_loss=options.fail_on_data_loss,
-            clock=clock,
         )
         """This run's membership in its group."""
         drain_s = options.drain_timeout_ms / 1000
-        self._assignment_wait = AssignmentWait(drain_s, clock=clock)
+        self._assignment_wait = AssignmentWait(drain_s)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
         self._request: bytes | None = None
         """The newest request to plan nothing new that an empty plan has answered."""
-        self._durable_watch = DurableWatch(options.checkpoint_location, self.session, self._reports, clock=clock)
+        self._durable_watch = DurableWatch(options.checkpoint_location, self.session, self._reports)
         self._planned_at: float | None = None
         self._moved = False
         self._warned_of_claims = False
@@ -169,7 +166,7 @@ class Cycle:
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         """Make one plan from the current records and logs, or return `None` if there is nothing to read."""
-        began = self._clock()
+        began = time.monotonic()
         # 1. Take the current records, and ask which held ranges were confirmed. The answer arrives while the logs are examined.
         plan_input = self.session.step(Ledger.begin_plan)
         # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
@@ -194,7 +191,7 @@ class Cycle:
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             # No claim follows whose commit would also confirm the last plan. Confirm it now, or its records keep counting as lag.
             self.session.step(Ledger.confirm)
-            self._observer.planned(self._watch.ends, self._clock() - began, None)
+            self._observer.planned(self._watch.ends, time.monotonic() - began, None)
             return None
         # 5. Make the offset for Spark's offset log.
         assignment = self.session.assignment
@@ -210,7 +207,7 @@ class Cycle:
             cut=(self._options.min_partitions, self._options.max_records_per_partition),
             epochs=self._watch.epochs,
         )
-        self._planned_at = self._clock()
+        self._planned_at = time.monotonic()
         self._observer.planned(self._watch.ends, self._planned_at - began, planned)
         return offset
 
@@ -234,14 +231,14 @@ class Cycle:
         #    are not. Their claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
-        began = self._clock()
+        began = time.monotonic()
         granted = self.session.as_member(stream, end, lambda: self._claim(stream))
         # 4. Watch until Spark has finished the plan. Until all its claims are made, it cannot be durable.
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
             self._durable_watch.nothing_claimed()
-        self._observer.claimed(end.plan, self._clock() - began, granted)
+        self._observer.claimed(end.plan, time.monotonic() - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
             unread = sum(offsets.size for offsets in planned) - sum(offsets.size for offsets in granted.get(partition, ()))
             if unread:
@@ -286,7 +283,7 @@ class Cycle:
         """Return each partition's end offset, lag and held offsets as of the last plan."""
         if not self.session.has_joined:
             return None
-        positions, held, ends = self.session.positions, self.session.held, self._watch.ends
+        positions, held, ends = self.session.positions, self.session.ledger.held, self._watch.ends
         lags = lag(positions, ends)
         return {
             "offsets": by_topic({partition: end for partition, end in ends.items() if partition in positions}),
@@ -339,7 +336,7 @@ class Cycle:
         """Return how many offsets the next plan waits for (`minOffsetsPerTrigger`): 0 for the first one and with AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
             return 0
-        is_due = (self._clock() - self._planned_at) * 1000 >= self._options.max_trigger_delay_ms
+        is_due = (time.monotonic() - self._planned_at) * 1000 >= self._options.max_trigger_delay_ms
         return 0 if is_due else self._options.min_offsets_per_trigger or 0
 
     def _is_stopping(self, stream: str) -> bool:

@@ -9,7 +9,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -63,29 +63,26 @@ class Target:
 class LossWatch:
     """Compares a query's positions with the current logs. Used on the runner's main thread only."""
 
-    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
+    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds) -> None:
         """Start with no known losses.
 
         Args:
             options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
-            clock: returns seconds, monotonic.
         """
         self._options = options
         self._topics = topics
         self._topic_ids = topic_ids
-        self._clock = clock
         self._ask_for_ids_at = -math.inf
         self._ask_for_starts_at = -math.inf
         self._reported: dict[TopicPartition, PartitionLoss] = {}
         """The latest loss of each partition. Earlier ones cannot recur."""
         self._deleted: set[TopicPartition] = set()
-        self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
+        self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
         # One checks the positions, the other one the target.
         self._truncations, self._truncations_of_target = (
-            Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000, clock=clock)
-            for _ in range(2)
+            Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000) for _ in range(2)
         )
         self.target: Target | None = None
         """Set by `fix_target`."""
@@ -226,9 +223,9 @@ class LossWatch:
         validated = self._truncations.below(suspects, ends, epochs)
         ends = {partition: end for partition, end in ends.items() if partition not in validated.unknown}
         idle = not validated.diverging and all(ends.get(partition) == record.next for partition, record in records.items())
-        if idle and not recheck and self.target is None and self._clock() < self._ask_for_ids_at:
+        if idle and not recheck and self.target is None and time.monotonic() < self._ask_for_ids_at:
             return LogState(ends=ends, epochs=epochs)
-        self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
+        self._ask_for_ids_at = time.monotonic() + ASK_FOR_IDS_EVERY_S
         # Ask for the ids after the ends. In the other order, a topic that is recreated in between would have its new end with its
         # old id, and a plan up to that end would skip the new topic's first records.
         expected: dict[str, str | None] = {partition.topic: None for partition in unowned}
@@ -237,8 +234,8 @@ class LossWatch:
         starting = {
             partition for partition, record in records.items() if topic_gone(record.topic_id, ids.get(partition.topic, ""))
         }
-        if recheck or self._clock() >= self._ask_for_starts_at:
-            self._ask_for_starts_at = self._clock() + ASK_FOR_STARTS_EVERY_S
+        if recheck or time.monotonic() >= self._ask_for_starts_at:
+            self._ask_for_starts_at = time.monotonic() + ASK_FOR_STARTS_EVERY_S
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
         starts = self._topics.starts([partition for partition in starting if ids.get(partition.topic, "") is not None])
         return LogState(ids, starts, ends, epochs, validated.diverging)

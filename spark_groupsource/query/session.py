@@ -111,11 +111,6 @@ class Session:
         """The next offset to plan in each partition that new plans may include."""
         return self.ledger.positions if self.has_joined else NOTHING
 
-    @property
-    def held(self) -> Mapping[TopicPartition, int]:
-        """The number of offsets held for other streams, for each partition that has any."""
-        return self.ledger.held if self.has_joined else NOTHING
-
     def is_closed(self, plan: int) -> bool:
         """Return whether a plan's claims were closed after the plan was reported as durable."""
         return self.has_joined and self.ledger.closed >= plan

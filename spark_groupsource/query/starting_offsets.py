@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
@@ -30,7 +31,9 @@ class StartingOffsets:
     Used on the runner's main thread. The survey's threads only call the object itself.
     """
 
-    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Start without a stream. Nothing is sent yet.
 
         Args:

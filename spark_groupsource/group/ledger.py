@@ -38,7 +38,7 @@ from spark_groupsource.handoff.rules import (
     settle,
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, with_offsets
 
 log = logging.getLogger(__name__)
 
@@ -307,7 +307,7 @@ class Ledger:
             if self.positions.get(partition) == ranges[-1].start
         }
         kept = self._held_ranges.with_room(self._records, wanted)
-        self._planned = frozenset(_not_empty(kept))
+        self._planned = frozenset(with_offsets(kept))
         return kept
 
     def claim(self, stream: Stream) -> Claims:
@@ -322,7 +322,7 @@ class Ledger:
         #    Believing it would close claims whose rows are not in the output.
         self._closing.claiming()
         self._stream = stream
-        wanted = _not_empty(stream.ranges)
+        wanted = with_offsets(stream.ranges)
         # 2. Owned partitions' records are up to date here, because only this member can write them. All others are read again.
         in_group = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
         now = int(self._wall_clock())
@@ -465,7 +465,7 @@ class Ledger:
     def _warn_if_invisible(self) -> None:
         """Warn once if a plan is finished but this stream owns no partition whose record could show that to other members."""
         plan = self._stream.durable
-        if self._records or not self.may_be_claimed or not _not_empty(self._stream.ranges):
+        if self._records or not self.may_be_claimed or not with_offsets(self._stream.ranges):
             return
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
@@ -539,11 +539,6 @@ def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, i
         for partition, record in records.items()
         if record.owed and (owed := owed_to_others(record, stream))
     }
-
-
-def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return only the partitions with at least one offset to read."""
-    return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:

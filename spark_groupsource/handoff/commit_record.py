@@ -116,8 +116,6 @@ class LowestClaim(NamedTuple):
 
     claim: OwedRange
     """The range, with the stream and plan that claimed it, and when. It starts at the committed offset."""
-    owed: bool
-    """Whether the range is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
     finished_lag: int
     """The number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
 
@@ -199,7 +197,7 @@ class CommitRecord(PlainModel):
             return None
         lowest = min(claims, key=_start)
         unconfirmed = sum(claim.range.size for claim in claims)
-        return LowestClaim(lowest, lowest in self.owed, self.next - lowest.start - unconfirmed)
+        return LowestClaim(lowest, self.next - lowest.start - unconfirmed)
 
     def surely_has_room(self, ranges: int) -> bool:
         """Return whether this many more ranges are sure to fit, without measuring the record. Each may split an owed range."""
@@ -208,8 +206,6 @@ class CommitRecord(PlainModel):
     @property
     def size_once_adopted(self) -> int:
         """The most bytes that the metadata can take once another stream has adopted the partition and open ranges are owed."""
-        if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
-            return 0
         longest = {
             "stream": _LONGEST_NAME,
             "logged": 2**63 - 1,

@@ -26,13 +26,10 @@ from dataclasses import dataclass, field
 
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.rules import Stream, confirm, cut_back
+from spark_groupsource.handoff.rules import MOST_LISTED, Stream, confirm, cut_back
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
-
-MOST_LISTED = 20
-"""The most partitions that one error lists."""
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ class HeldClaims:
 
 HOLD = HeldClaims()
 
-PARTITIONS_LISTED = 20
-"""The maximum number of partitions in an error message. The checkpoint has all of them."""
+MOST_LISTED = 20
+"""The most partitions that one error lists."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
@@ -328,10 +328,8 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
         shown = "" if position is None else f", and the group's position is {position}"
         if ranges:
             lines.append(f"\n    {partition} {' '.join(map(str, ranges))}{shown}")
-    listed = "".join(lines[:PARTITIONS_LISTED])
-    more = (
-        f"\n    and {len(lines) - PARTITIONS_LISTED} more, which the next start lists" if len(lines) > PARTITIONS_LISTED else ""
-    )
+    listed = "".join(lines[:MOST_LISTED])
+    more = f"\n    and {len(lines) - MOST_LISTED} more, which the next start lists" if len(lines) > MOST_LISTED else ""
     return CheckpointBehindGroup(
         f"The group's records show that a micro-batch of stream {stream.name} is done. This query's checkpoint has it in its "
         "offset log (the newest file in the folder offsets), but not in its commit log (commits). Either a second driver is "

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, with_offsets
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.session import REBALANCE_S, Session
 
@@ -75,7 +75,7 @@ class AssignmentWait:
                 return
         if session.assignment.partitions:
             return  # they have not been adopted yet, and the reason has been logged
-        unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
+        unseen = stream.durable >= 0 and with_offsets(stream.ranges)
         log.warning(
             "the group gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
             "Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",

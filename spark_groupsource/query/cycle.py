@@ -27,7 +27,7 @@ from spark_groupsource.handoff.planner import lag, plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import Ranges, by_topic, topics_of
+from spark_groupsource.partition import Ranges, by_topic, topics_of, with_offsets
 from spark_groupsource.query.assignment_wait import AssignmentWait
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joining import Joining
@@ -188,7 +188,7 @@ class Cycle:
         # 4. Propose the plan. From now on its partitions are in flight: if the group revokes them, they drain until their claims
         #    are confirmed. Partitions that have moved since step 1 are left out: a claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
-        if not any(offsets.size for ranges in planned.values() for offsets in ranges):
+        if not with_offsets(planned):
             # No claim follows whose commit would also confirm the last plan. Confirm it now, or its records keep counting as lag.
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, time.monotonic() - began, None)

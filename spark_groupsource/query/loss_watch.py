@@ -32,7 +32,7 @@ from spark_groupsource.handoff.losses import (
 )
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition, listed, topics_of
+from spark_groupsource.partition import TopicPartition, listed, topics_of, with_offsets
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S, RETRY_INTERVAL_S, cut_believed_after_s
 
@@ -182,7 +182,7 @@ class LossWatch:
         Raises:
             DataLossError: a range is below the AvailableNow target.
         """
-        topics = topics_of(partition for partition, planned in stream.ranges.items() if any(offsets.size for offsets in planned))
+        topics = topics_of(with_offsets(stream.ranges))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
         if losses and self.target is not None:

@@ -30,7 +30,6 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, by_topic, topics_of, with_offsets
 from spark_groupsource.query.assignment_wait import AssignmentWait
 from spark_groupsource.query.durable_watch import DurableWatch
-from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.session import Session
 from spark_groupsource.query.starting_offsets import StartingOffsets
@@ -75,10 +74,13 @@ class Cycle:
         self._starting_offsets = StartingOffsets(options, self._topics, topic_ids)
         self._watch = LossWatch(options, self._topics, topic_ids)
         self.session = Session(
-            Joining(options, self._topics, topic_ids, self._starting_offsets, is_stopping=self._is_stopping, observer=observer),
+            options,
+            self._topics,
+            topic_ids,
+            self._starting_offsets,
             self._watch,
-            patience_s=options.assignment_timeout_ms / 1000,
-            fail_on_data_loss=options.fail_on_data_loss,
+            is_stopping=self._is_stopping,
+            observer=observer,
         )
         """This run's membership in its group."""
         drain_s = options.drain_timeout_ms / 1000

@@ -24,7 +24,7 @@ from spark_groupsource.handoff import planner
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query import joining
+from spark_groupsource.query import session
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
@@ -167,8 +167,8 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
             if self.in_flight(partitions):
                 steps.come_to(Step.IN_DRAIN)
 
-    joining.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
-    joining.Ledger = SteppedLedger  # type: ignore[attr-defined]
+    session.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
+    session.Ledger = SteppedLedger  # type: ignore[attr-defined]
 
 
 def _share_tasks() -> None:
@@ -179,7 +179,7 @@ def _share_tasks() -> None:
 def _write_the_next_format() -> None:
     """Make this process, the runner of one query, write records that have a field more and a higher version."""
 
-    class NextFencedCommits(joining.FencedCommits):  # type: ignore[misc, name-defined]
+    class NextFencedCommits(session.FencedCommits):  # type: ignore[misc, name-defined]
         def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
             text: str = super()._encoded(partition, record)
             return NEXT_FORMAT + text.removeprefix(THIS_FORMAT)
@@ -190,4 +190,4 @@ def _write_the_next_format() -> None:
         return read_commit(offset, metadata, cluster_id, epoch=epoch)
 
     fenced_commits.read_commit = read_both  # type: ignore[attr-defined]
-    joining.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]
+    session.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]

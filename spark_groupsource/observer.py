@@ -45,7 +45,7 @@ class Observer:
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """Note this member's assigned partitions. The arguments are the fields of `group.assignment.Assignment`."""
+        """Note this member's assigned partitions. The arguments are the fields of `group.member.Assignment`."""
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
         """Note that the group called a rebalance callback."""

@@ -42,6 +42,11 @@ Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
 """Each partition's ranges, in ascending order and without overlaps."""
 
 
+def with_offsets(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    """Return only the partitions with at least one offset to read."""
+    return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
+
+
 def listed(things: Iterable[object], most: int = 5) -> str:
     """Return the first `most` things as text, followed by how many more there are: `orders-3, orders-7 and 118 more`."""
     names = [str(thing) for thing in things]

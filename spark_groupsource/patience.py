@@ -110,37 +110,6 @@ class Deadline:
         self._sleep(interval_s)
 
 
-class Retries:
-    """Tells a caller that must not block when to try again. Only one thread may use it.
-
-    The first attempt is due immediately, and another is due `interval_s` after each failure.
-    """
-
-    def __init__(self, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic) -> None:
-        """Make the first attempt due immediately.
-
-        Args:
-            interval_s: seconds between two attempts.
-            clock: returns seconds, monotonic.
-        """
-        self._interval_s = interval_s
-        self._clock = clock
-        self._due_at = clock()
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time for the next attempt."""
-        return self._clock() >= self._due_at
-
-    def make_due(self) -> None:
-        """Make the next attempt due now, because something has changed and it may succeed."""
-        self._due_at = self._clock()
-
-    def failed(self) -> None:
-        """Note that an attempt has failed."""
-        self._due_at = self._clock() + self._interval_s
-
-
 @dataclass(frozen=True)
 class _Failure:
     """One key's failure."""

@@ -49,6 +49,16 @@ not fail because the brokers are restarting while a bootstrap service still answ
 RETRY_INTERVAL_S = 0.1
 """The default pause between two attempts."""
 
+RETRY_LATER_S = 1.0
+"""The pause between two attempts of a step that can succeed only once another process, member or coordinator has acted."""
+
+ASK_FOR_IDS_EVERY_S = 1.0
+"""How often to check whether a deleted topic has been recreated, or a topic was recreated while there is nothing to plan."""
+
+ASK_GROUP_EVERY_S = 30.0
+"""How often to ask the group for commits of partitions that the query does not own: those that its stream has not owned yet, and,
+while ranges are held, those of all other topics. Such a request may name every partition in the cluster."""
+
 CUT_BELIEVED_AFTER_S = 12.0
 """How long a log must be too short before the driver and tasks treat it as truncated.
 
@@ -66,6 +76,13 @@ def cut_believed_after_s(poll_timeout_ms: int) -> float:
 
 JOIN_INTERVAL_S = 0.005
 """How often a member polls, and a starting query checks for an assignment, until the first one arrives."""
+
+AT_START_S = 5.0
+"""How long a starting run waits for one answer: to a request for the group's commits (a signal to stop the query is handled after
+it), from silent leaders, which may be down, and from the first read of the checkpoint, which may be another stream's."""
+
+READ_REPORT_EVERY_S = 0.2
+"""How often to read the files in which the driver's program reports finished micro-batches and asks the query to stop."""
 
 LEAVE_S = 10.0
 """How long a closing member may take to leave its group. After that, the process exits and the member's session expires."""

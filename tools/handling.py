@@ -114,7 +114,9 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         Handling("at the start: fails. Later: gives up the partitions, or fails with `DataLossError`", AT_ONCE, "failOnDataLoss"),
     ),
     MemberFenced: (
-        Handling("at the start with `kafka.group.protocol=consumer`: joins again. Otherwise: fails", "2 min", "assignmentTimeout"),
+        Handling(
+            "at the start with `kafka.group.protocol=consumer`: joins again. Otherwise: fails", "2 min", "assignmentTimeout"
+        ),
     ),
     MembershipError: (
         Handling(ENDS, AT_ONCE, None),

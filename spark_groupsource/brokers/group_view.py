@@ -103,10 +103,7 @@ class PartitionView:
     @property
     def open(self) -> tuple[OwedRange, ...]:
         """The ranges that the last writer claimed for its newest plan but has not confirmed."""
-        record = self.commit
-        if not isinstance(record, CommitRecord):
-            return ()
-        return tuple(OwedRange(record.stream, record.logged, *claimed, record.claimed_at) for claimed in record.open)
+        return self.commit.open_as_owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
     def owed(self) -> tuple[OwedRange, ...]:

@@ -10,18 +10,15 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, TopicNotFound
-from spark_groupsource.group.brokers_answer import BrokersAnswer
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.survey import BrokersAnswer, Survey
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import refuse
 from spark_groupsource.handoff.rules import Evidence, Stream, adopt
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Failures
+from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S
 
 log = logging.getLogger(__name__)
-
-LOOK_FOR_DELETED_EVERY_S = 1.0
-"""How often to check whether a deleted topic has been recreated."""
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
 """Returns the group's commits for these partitions."""
@@ -44,14 +41,10 @@ class Adopting:
         self._failures: Failures[TopicPartition] = Failures(patience_s, clock=clock)
         self._tried: frozenset[TopicPartition] = frozenset()
         """The partitions in the current attempt. An error applies to these."""
-        self._partitions: set[TopicPartition] = set()
+        self.partitions: set[TopicPartition] = set()
+        """The partitions that have not been adopted yet."""
         self._deleted: set[TopicPartition] = set()
         """The partitions whose topic does not exist. The time limit does not apply to them."""
-
-    @property
-    def partitions(self) -> Collection[TopicPartition]:
-        """The partitions that have not been adopted yet."""
-        return self._partitions
 
     @property
     def undecided(self) -> bool:
@@ -61,22 +54,22 @@ class Adopting:
     @property
     def only_deleted(self) -> bool:
         """Whether the only partitions left, if any, belong to deleted topics."""
-        return self._partitions <= self._deleted
+        return self.partitions <= self._deleted
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
         """Begin to adopt partitions that the group has just assigned."""
-        self._partitions.update(partitions)
+        self.partitions.update(partitions)
         self._survey.acquired(partitions)
 
     def wait_for_topics(self, partitions: Collection[TopicPartition]) -> None:
         """Start over with partitions whose topic was deleted. They wait until it is recreated or the group revokes them."""
-        self._partitions.update(partitions)
+        self.partitions.update(partitions)
         self._deleted.update(partitions)
-        self._failures.put_off(partitions, LOOK_FOR_DELETED_EVERY_S)
+        self._failures.put_off(partitions, ASK_FOR_IDS_EVERY_S)
 
     def adopted(self, partitions: Collection[TopicPartition]) -> None:
         """Note that this member has written the records of these partitions."""
-        self._partitions.difference_update(partitions)
+        self.partitions.difference_update(partitions)
         self._failures.forget(partitions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -96,7 +89,7 @@ class Adopting:
         Raises:
             GroupKafkaError: the group's commits could not be fetched from the coordinator.
         """
-        due = self._failures.due(self._partitions.difference(self._survey.asked, draining))
+        due = self._failures.due(self.partitions.difference(self._survey.asked, draining))
         if not due:
             return
         self._tried = frozenset(due)
@@ -138,8 +131,8 @@ class Adopting:
         Returns:
             Whether to retry: the error is retriable and has not lasted longer than `patience_s`.
         """
-        failed = self._tried & self._partitions
-        self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
+        failed = self._tried & self.partitions
+        self._failures.put_off(failed & self._deleted, ASK_FOR_IDS_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
         # A deleted topic does not make the query fail: the group will revoke its partitions, or the topic will be recreated.
         passing = passing or error.passing or isinstance(error, TopicNotFound)
@@ -160,7 +153,7 @@ class Adopting:
             )
         self._deleted -= found.commits.keys() | unknown
         self._deleted |= found.deleted
-        self._failures.put_off(found.deleted, LOOK_FOR_DELETED_EVERY_S)
+        self._failures.put_off(found.deleted, ASK_FOR_IDS_EVERY_S)
         silent = self._failures.failed(unknown - found.deleted)
         if silent:
             raise BrokerUnavailable(

@@ -6,15 +6,13 @@ at once").
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import Retries
-
-CLOSE_AGAIN_AFTER_S = 1.0
-"""How many seconds to wait before trying again to close the claims of a durable plan."""
+from spark_groupsource.timeouts import RETRY_LATER_S
 
 Report = tuple[str, int]
 """A stream, and the plan that is reported to be in Spark's commit log."""
@@ -46,12 +44,13 @@ class Closing:
         Args:
             clock: returns seconds, monotonic.
         """
-        self._retries = Retries(interval_s=CLOSE_AGAIN_AFTER_S, clock=clock)
+        self._clock = clock
         self._claimed: int | None = None
         self._report: Report | None = None
         """The newest report. Another thread replaces it."""
         self._unclosed = False
         """Whether a plan was reported as durable but its claims are still open."""
+        self._try_at = -math.inf
         self.unclosable: Collection[TopicPartition] = frozenset()
         """Partitions of deleted topics. A durable plan's claims stay open there, because no record can be written."""
         self.closed = -1
@@ -77,7 +76,7 @@ class Closing:
         if self._claimed is None or not believed(self._report, stream, self._claimed):
             return stream
         self._unclosed = True
-        self._retries.make_due()
+        self._try_at = -math.inf
         return replace(stream, durable=self._claimed)
 
     def is_open(self, stream: Stream) -> bool:
@@ -87,12 +86,12 @@ class Closing:
     @property
     def due(self) -> bool:
         """Whether there are claims to close and it is time to try."""
-        return self._unclosed and self._retries.due
+        return self._unclosed and self._clock() >= self._try_at
 
     def failed(self, plan: int, *, passing: bool) -> None:
         """Note that the claims of `plan` could not be closed. Retry if the error is retriable, otherwise give up."""
         self._unclosed = passing
-        self._retries.failed()
+        self._try_at = self._clock() + RETRY_LATER_S
         if not passing:
             self.given_up = plan
 

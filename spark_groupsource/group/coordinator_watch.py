@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import LOOK_AT_MEMBER_EVERY_S, Assignment, Member, State
 from spark_groupsource.partition import TopicPartition, listed
 
 log = logging.getLogger(__name__)
@@ -29,9 +28,6 @@ COMPARE_EVERY_S = 30.0
 COMPARE_AGAIN_S = 5.0
 """How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out, so
 that librdkafka can reconnect first."""
-
-WATCH_STEP_S = 0.5
-"""How often the comparing thread checks whether the member has left, or a request has timed out."""
 
 _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 
@@ -99,17 +95,7 @@ class Disagreement:
         return Disagreement(mended=self.mended + 1)
 
 
-class Coordinator(Protocol):
-    """Describes members as the coordinator sees them (`group_admin_process.GroupAdminProcess`). Used by one thread."""
-
-    def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return the member, with the partitions that the coordinator has assigned to it. Raises GroupKafkaError."""
-
-    def close(self) -> None:
-        """Release the resources that requests need."""
-
-
-def watch(member: Member, group_id: str, coordinator: Coordinator) -> None:
+def watch(member: Member, group_id: str, coordinator: GroupAdminProcess) -> None:
     """Start a thread that compares the member's partitions with the coordinator's view until the member leaves the group."""
     comparing = CoordinatorWatch(member, group_id, coordinator)
     threading.Thread(target=comparing.run, name="groupkafka-compare", daemon=True).start()
@@ -122,7 +108,7 @@ class CoordinatorWatch:
         self,
         member: Member,
         group_id: str,
-        coordinator: Coordinator,
+        coordinator: GroupAdminProcess,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -156,7 +142,7 @@ class CoordinatorWatch:
                 if self._clock() >= due_at:
                     self.compare()
                     due_at = self._clock() + (COMPARE_AGAIN_S if self._disagreement.since else COMPARE_EVERY_S)
-                self._sleep(WATCH_STEP_S)
+                self._sleep(LOOK_AT_MEMBER_EVERY_S)
         except Exception:
             log.exception("comparing this driver's assignment with the coordinator's failed with an unexpected error")
         finally:

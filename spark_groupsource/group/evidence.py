@@ -3,7 +3,7 @@
 A stream writes its newest finished plan into each of its records. A range owed to the stream is dropped as soon as any record
 shows that the range's plan is done. That record may belong to a topic that this query does not subscribe to.
 
-The coordinator may take a long time to answer, so each question runs on its own thread, one at a time (questions.py). A late
+The coordinator may take a long time to answer, so each question runs on its own thread, one at a time (threads.py). A late
 answer does no harm, because a plan that is done stays done.
 """
 
@@ -17,20 +17,17 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.questions import Questions
+from spark_groupsource.group.threads import Questions
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.rules import Stream, alive, evidence
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import ASK_GROUP_EVERY_S
 
 log = logging.getLogger(__name__)
 
 ADOPTED_WITHIN_S = 60.0
 """How long a stream still counts as alive after the member that wrote its record has left the group. If its query restarts, it
 rewrites the records within that time."""
-
-LOOK_ELSEWHERE_EVERY_S = 30.0
-"""How often to ask for records in other topics. The request names every partition in the cluster, and ranges may be owed to a
-stopped query for days, so it is not sent often."""
 
 
 class StreamPlan(NamedTuple):
@@ -62,12 +59,8 @@ class Question:
 
     claimed: frozenset[StreamPlan]
     """The other streams' plans whose ranges are held here."""
-    asked_elsewhere: frozenset[StreamPlan]
-    """The plans for which the other topics' records have already been searched."""
-    may_ask_new: bool
-    """Whether the other topics' records may be searched for plans that are not in `asked_elsewhere`."""
-    may_ask_again: bool
-    """Whether the other topics' records may be searched again for plans in `asked_elsewhere`."""
+    worth_a_search: frozenset[StreamPlan]
+    """The plans for which the other topics' records are searched, if no record in the subscribed topics shows them as done."""
     members: bool
     """Whether to ask for the group's members as well."""
 
@@ -169,7 +162,7 @@ class ConfirmedPlans:
         """Ask which held ranges' plans are done. While a question is being answered, only the newest further question is kept.
 
         The subscribed topics' records are read first. Other topics' records are searched only if that does not settle every
-        claim: immediately for a plan that is searched for the first time, and every LOOK_ELSEWHERE_EVERY_S after that.
+        claim: immediately for a plan that is searched for the first time, and every ASK_GROUP_EVERY_S after that.
 
         Args:
             stream: the stream that asks. Its own commit log settles its own plans.
@@ -179,7 +172,9 @@ class ConfirmedPlans:
             interval_s: the minimum number of seconds between two questions.
         """
         if not any(record.owed for record in holding):
-            self._pause()
+            if self._members_asked and self._asked is None:
+                self._members_asked = False
+                self._reader.pause()
             return
         now = self._clock()
         if now < self._asked_at + interval_s:
@@ -215,17 +210,12 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
         return learned
 
-    def _pause(self) -> None:
-        """Release resources that are needed only while ranges are held for other streams."""
-        if self._members_asked and self._asked is None:
-            self._members_asked = False
-            self._reader.pause()
-
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
         """Ask a question. The caller makes sure that no other question is waiting for its answer."""
         now = self._clock()
         self._members_asked |= members
-        self._asked = Question(claimed, self._asked_elsewhere, now >= self._failed_until, now >= self._ask_again_at, members)
+        unasked = frozenset() if now < self._failed_until else claimed - self._asked_elsewhere
+        self._asked = Question(claimed, unasked if now < self._ask_again_at else claimed, members)
         self._questions.ask(self._asked)
 
     def _note(self, answer: Answer) -> None:
@@ -233,10 +223,10 @@ class ConfirmedPlans:
         now = self._clock()
         self._subscribed = answer.subscribed
         if isinstance(answer.elsewhere, GroupKafkaError):
-            self._ask_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
+            self._ask_again_at = self._failed_until = now + ASK_GROUP_EVERY_S
             log.info("failed to read the group's records for other topics, will retry: %s", answer.elsewhere)
         elif answer.elsewhere is not None:
-            self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
+            self._ask_again_at = now + ASK_GROUP_EVERY_S
             self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
         by_former_members = [] if answer.members is None else _by_former_members(answer.subscribed, answer.members)
         self._left_since = {record: self._left_since.get(record, now) for record in by_former_members}
@@ -263,10 +253,8 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
     subscribed = reader.subscribed()
     done = evidence(subscribed.values())
     missing = frozenset(claimed for claimed in question.claimed if done.get(claimed.stream, -1) < claimed.plan)
-    asked_before = missing <= question.asked_elsewhere
-    may_ask = question.may_ask_again if asked_before else question.may_ask_new
     elsewhere: Mapping[str, int] | GroupKafkaError | None = None
-    if missing and may_ask:
+    if not missing.isdisjoint(question.worth_a_search):
         try:
             elsewhere = evidence(reader.others())
         except GroupKafkaError as error:

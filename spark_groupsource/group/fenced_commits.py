@@ -156,28 +156,24 @@ class FencedCommits:
         """
         if not records:
             return
-        with self._observer.commit():
-            self._commit(records)
-
-    def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Send one OffsetCommit, and raise the error if a partition was refused."""
-        offsets = [
-            KafkaTopicPartition(
-                *partition,
-                offset=record.offset,
-                metadata=self._encoded(partition, record),
-                leader_epoch=-1 if record.epoch is None else record.epoch,
-            )
-            for partition, record in sorted(records.items(), key=lambda item: item[0])
-        ]
         doing = f"committing {listed(sorted(records))} to group {self._group_id}"
-        try:
-            answer = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as raised:
-            raise self._refusal(raised.args[0], doing, records) from None
-        for written in answer or ():
-            if written.error is not None:
-                raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
+        with self._observer.commit():
+            offsets = [
+                KafkaTopicPartition(
+                    *partition,
+                    offset=record.offset,
+                    metadata=self._encoded(partition, record),
+                    leader_epoch=-1 if record.epoch is None else record.epoch,
+                )
+                for partition, record in sorted(records.items(), key=lambda item: item[0])
+            ]
+            try:
+                answer = self._consumer.commit(offsets=offsets, asynchronous=False)
+            except KafkaException as raised:
+                raise self._refusal(raised.args[0], doing, records) from None
+            for written in answer or ():
+                if written.error is not None:
+                    raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
         """Return the error for a refused commit. Read the records back, because librdkafka does not name the partitions."""

@@ -71,13 +71,10 @@ class HeldRanges:
         if not self._fresh or self.policy.chosen:
             return
         self._claimed_before = frozenset(
-            claimed
+            PartitionPlan(partition, claim.stream, claim.plan)
             for partition, commit in commits.items()
             if isinstance(commit, CommitRecord)
-            for claimed in (
-                *(PartitionPlan(partition, commit.stream, commit.logged) for _ in commit.open),
-                *_owed_plans(partition, commit),
-            )
+            for claim in (*commit.owed, *commit.open_as_owed)
         )
 
     def note(
@@ -206,11 +203,6 @@ class HeldRanges:
             len({plan.partition for plan, _ in earlier}),
             ", ".join(sorted({entry.stream for _, entry in earlier})),
         )
-
-
-def _owed_plans(partition: TopicPartition, record: CommitRecord) -> list[PartitionPlan]:
-    """Return the plan of each owed range in this partition's record."""
-    return [PartitionPlan(partition, entry.stream, entry.plan) for entry in record.owed]
 
 
 def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> list[tuple[PartitionPlan, OwedRange]]:

@@ -18,20 +18,17 @@ from types import MappingProxyType
 
 from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.adopting import Adopting, adopted_records
-from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
 from spark_groupsource.group.closing import Closing
 from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, progress_record
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.held_ranges import HeldRanges
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.survey import BrokersAnswer, Survey, warn_of_another_cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, record_after, warn
 from spark_groupsource.handoff.rules import (
     HOLD,
-    Evidence,
     HeldClaims,
     Stream,
-    Verdict,
     claim,
     claimable,
     confirm,
@@ -41,7 +38,7 @@ from spark_groupsource.handoff.rules import (
     settle,
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, with_offsets
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +74,7 @@ class PlanInput:
 
 
 class Ledger:
-    """Reads, writes and keeps the commit records of this member's partitions, as the `RecordKeeper` of a `member.Member`.
+    """Reads, writes and keeps the commit records of this member's partitions.
 
     Each step that commits may raise `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a
     retriable error the step may be repeated.
@@ -168,7 +165,7 @@ class Ledger:
         unknown = self._stream.ranges.keys() - commits.keys()  # of topics that the query no longer subscribes to
         self.may_be_claimed = bool(unknown) or any(has_claims(commit, self._stream.name) for commit in commits.values())
 
-    # Called by the member (member.RecordKeeper).
+    # Called by the member, as steps in the life of a partition. Retriable errors are handled here.
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
         """Start adopting the partitions. `idle` continues once the brokers have answered, and retries after errors."""
@@ -274,8 +271,8 @@ class Ledger:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> PlanInput:
-        """Ask which held ranges have been confirmed, and return the input for the next plan."""
-        self.ask_which_plans_are_done()
+        """Ask which held ranges have been confirmed, and return the input for the next plan. `idle` drops these ranges."""
+        self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
         return self.plan_input()
 
     def plan_input(self) -> PlanInput:
@@ -310,7 +307,7 @@ class Ledger:
             if self.positions.get(partition) == ranges[-1].start
         }
         kept = self._held_ranges.with_room(self._records, wanted)
-        self._planned = frozenset(_not_empty(kept))
+        self._planned = frozenset(with_offsets(kept))
         return kept
 
     def claim(self, stream: Stream) -> Claims:
@@ -325,10 +322,21 @@ class Ledger:
         #    Believing it would close claims whose rows are not in the output.
         self._closing.claiming()
         self._stream = stream
-        wanted = _not_empty(stream.ranges)
+        wanted = with_offsets(stream.ranges)
         # 2. Owned partitions' records are up to date here, because only this member can write them. All others are read again.
         in_group = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
-        verdicts = self._verdicts({partition: in_group[partition] for partition in wanted})
+        now = int(self._wall_clock())
+        verdicts = {
+            partition: claim(
+                stream,
+                partition,
+                in_group[partition],
+                owned=partition in self._records,
+                owned_since_planned=partition in self._planned,
+                now=now,
+            )
+            for partition in wanted
+        }
         # 3. The group accepts the claims before anything is read. Otherwise the next owner could start at the old position and
         #    read the same records. If this raises, the partitions stay in `_planned`, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
@@ -352,10 +360,6 @@ class Ledger:
         self._write(self._confirmed(self._records) or progress_record(self._stream, self._records))
         self._warn_if_invisible()
 
-    def ask_which_plans_are_done(self) -> None:
-        """Ask which owed ranges their streams have confirmed, at most every SETTLE_INTERVAL_S. `idle` drops these ranges."""
-        self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
-
     def continue_after(self, losses: Iterable[PartitionLoss]) -> None:
         """Write the records with which partitions continue after lost offsets.
 
@@ -376,21 +380,6 @@ class Ledger:
     def _believe_report(self) -> None:
         """Treat the newest claimed plan as durable if it has been reported, so that its claims can be closed."""
         self._stream = self._closing.believe(self._stream)
-
-    def _verdicts(self, commits: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
-        """Decide which part of the newest plan to claim in each of these partitions, given the group's commit for it."""
-        now = int(self._wall_clock())
-        return {
-            partition: claim(
-                self._stream,
-                partition,
-                commit,
-                owned=partition in self._records,
-                owned_since_planned=partition in self._planned,
-                now=now,
-            )
-            for partition, commit in commits.items()
-        }
 
     def _protected(self, records: Records) -> frozenset[str]:
         """Return the streams whose ranges in these records must not be taken over now."""
@@ -445,8 +434,9 @@ class Ledger:
         Raises:
             CommitOutcomeUnknown: as in `close_reported`.
         """
+        done = self._confirmed_plans.done(self._stream)
         try:
-            self._except_deleted_topics(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
+            self._except_deleted_topics(lambda: self._write(_changed(self._records, lambda record: settle(record, done))))
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
@@ -475,7 +465,7 @@ class Ledger:
     def _warn_if_invisible(self) -> None:
         """Warn once if a plan is finished but this stream owns no partition whose record could show that to other members."""
         plan = self._stream.durable
-        if self._records or not self.may_be_claimed or not _not_empty(self._stream.ranges):
+        if self._records or not self.may_be_claimed or not with_offsets(self._stream.ranges):
             return
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
@@ -489,10 +479,6 @@ class Ledger:
         """Return the records in these partitions that change when durable plans' claims are closed."""
         owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
         return _changed(owned, lambda record: confirm(record, self._stream))
-
-    def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
-        """Return the records that change when the owed ranges of done plans are dropped."""
-        return _changed(self._records, lambda record: settle(record, done))
 
     def _write(self, records: Records) -> None:
         """Commit the records to the group, and note those that it accepts.
@@ -553,11 +539,6 @@ def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, i
         for partition, record in records.items()
         if record.owed and (owed := owed_to_others(record, stream))
     }
-
-
-def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return only the partitions with at least one offset to read."""
-    return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
 
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:

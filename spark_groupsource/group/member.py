@@ -17,9 +17,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from queue import Empty
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -28,8 +29,8 @@ from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, cause_of, end
 from spark_groupsource.brokers.client import TimeoutsNoticed, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
-from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.commands import Commands
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.group.threads import Commands
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -43,8 +44,8 @@ TROUBLE_INTERVAL_S = 30.0
 POLL_INTERVAL_S = 0.05
 """The longest time between two polls if no command arrives. Commands are served immediately."""
 
-MEMBER_LIVES_EVERY_S = 0.5
-"""How often a caller that waits for the consumer's thread checks that the thread is still alive."""
+LOOK_AT_MEMBER_EVERY_S = 0.5
+"""How often other threads that wait check whether the member has ended, or librdkafka has noted a request without an answer."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long a new member that has its epoch waits for the callback with its partitions."""
@@ -81,33 +82,18 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
 (`rejoin`). It may still have other partitions, such as those of topics that still exist, and must release them as it rejoins."""
 
 
-class RecordKeeper(Protocol):
-    """Keeps the commit records of a member's partitions. Queries use `ledger.Ledger`.
+@dataclass(frozen=True)
+class Assignment:
+    """A member's partitions, generation and id at one moment. Immutable: every change makes a new one."""
 
-    The methods are steps in the life of a partition (see the handoff package). They are called on the consumer's thread and must
-    not raise retriable errors.
-    """
-
-    def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Start adopting partitions that the group has assigned. The set is empty if only the generation has changed."""
-
-    def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Stop making plans for partitions that the group has revoked."""
-
-    def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether these partitions have planned or claimed ranges that have not been confirmed yet."""
-
-    def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """Make a last commit for partitions that are about to be given back, then forget them."""
-
-    def lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Forget partitions that another member may own by now."""
-
-    def idle(self) -> None:
-        """Do the work between two polls: close reported claims, adopt partitions, and repeat steps that failed.
-
-        Also called while `on_revoke` waits for ranges in flight.
-        """
+    partitions: frozenset[TopicPartition] = frozenset()
+    """Every partition that this member has, including the draining ones."""
+    draining: frozenset[TopicPartition] = frozenset()
+    """The partitions among these that the group has revoked but this member has not released yet."""
+    generation: int = -1
+    """The generation (classic) or the member epoch (KIP-848); -1 before the first assignment."""
+    member_id: str = ""
+    """The member's id in the group; empty before the first assignment."""
 
 
 class Member:
@@ -119,7 +105,6 @@ class Member:
         subscription: list[str],
         *,
         drain_timeout_s: float,
-        clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
     ) -> None:
         """Create the consumer. Nothing is sent to the group before `start`.
@@ -128,7 +113,6 @@ class Member:
             consumer_settings: librdkafka settings of a group member.
             subscription: topic names, or one pattern that starts with `^`.
             drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight.
-            clock: returns seconds, monotonic.
             observer: is told about assignments and rebalances.
 
         Raises:
@@ -140,24 +124,28 @@ class Member:
         self._group_id = consumer_settings["group.id"]
         self._subscription = subscription
         self._drain_timeout_s = drain_timeout_s
-        self._clock = clock
         self._observer = observer
         self._commands = Commands()
-        self._state = State.NEW
-        self._failure: GroupKafkaError | None = None
+        # Replaced on the consumer's thread, never modified. Any thread may read these.
+        self.assignment = Assignment()
+        self.state = State.NEW
+        self.failure: GroupKafkaError | None = None
+        """The error with which the member failed, if any. Every later `call` raises it immediately."""
+        self.ended_by: int | None = None
+        """The code of the broker or librdkafka error that made the member fail, if any."""
+        self.last_trouble: KafkaError | None = None
+        """The last error that librdkafka reported. It is the likely reason if no assignment arrives."""
+        self.timeouts = 0
+        """How many times librdkafka has logged that requests timed out. Their answers may be lost."""
         self._closing = False
-        self._last_trouble: KafkaError | None = None
-        self._ended_by: int | None = None
         self._silent_until = 0.0
         self._has_joined = False
-        self._timeouts = 0
         self._rejoin_from: tuple[Assignment, str] | None = None
         """The assignment for which a rejoin was requested, and the reason. Another thread sets it."""
         self._has_drained = False
         """Whether this member has drained everything and is leaving in order to rejoin."""
         self._callback_due: Deadline | None = None
-        self._assignment = Assignment()
-        self._keeper: RecordKeeper
+        self._ledger: Ledger
         self.consumer = make_client(
             Consumer, consumer_settings, self._on_error, TimeoutsNoticed(librdkafka_log, self._note_timeout)
         )
@@ -165,39 +153,9 @@ class Member:
 
     # Called from any thread.
 
-    @property
-    def assignment(self) -> Assignment:
-        """The newest assignment: an immutable value that any thread may read."""
-        return self._assignment
-
-    @property
-    def state(self) -> State:
-        """The member's current state."""
-        return self._state
-
-    @property
-    def last_trouble(self) -> KafkaError | None:
-        """The last error that librdkafka reported. It is the likely reason if no assignment arrives."""
-        return self._last_trouble
-
-    @property
-    def timeouts(self) -> int:
-        """How many times librdkafka has logged that requests timed out. Their answers may be lost."""
-        return self._timeouts
-
-    @property
-    def failure(self) -> GroupKafkaError | None:
-        """The error with which the member failed, if any. Every later `call` raises it immediately."""
-        return self._failure
-
-    @property
-    def ended_by(self) -> int | None:
-        """The code of the broker or librdkafka error that made the member fail, if any."""
-        return self._ended_by
-
-    def start(self, keeper: RecordKeeper) -> None:
-        """Start joining the group, and return without waiting. `keeper` is called on the consumer's thread on every change."""
-        self._keeper = keeper
+    def start(self, ledger: Ledger) -> None:
+        """Start joining the group, and return without waiting. `ledger` is called on the consumer's thread on every change."""
+        self._ledger = ledger
         self._thread.start()
 
     def wait_joined(self, timeout_s: float) -> bool:
@@ -209,7 +167,7 @@ class Member:
         Raises:
             GroupKafkaError: the member failed instead.
         """
-        for _ in Deadline(timeout_s, clock=self._clock).attempts(JOIN_INTERVAL_S):
+        for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
             # Read this before checking for a failure: a member that fails is marked as joined after that, and would seem to
             # have joined.
             joined = self._has_joined
@@ -226,10 +184,10 @@ class Member:
             Exception: the exception that `run` raised, or the error with which the member failed.
         """
         self._raise_failure()
-        command = self._commands.put(run)
+        reply = self._commands.put(run)
         while True:
             try:
-                succeeded, value = command.reply.get(timeout=MEMBER_LIVES_EVERY_S)
+                succeeded, value = reply.get(timeout=LOOK_AT_MEMBER_EVERY_S)
             except Empty:
                 self._raise_failure()
                 if self._thread.is_alive():
@@ -264,13 +222,13 @@ class Member:
         # Do not use `Thread.join` here. Spark may send SIGTERM twice, and the second signal may interrupt the first one's join
         # while that holds the thread's lock. A join in the second handler would then wait for its own thread until the timeout.
         for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
-            if self._state in {State.LEFT, State.FAILED} or not self._thread.is_alive():
+            if self.state in {State.LEFT, State.FAILED} or not self._thread.is_alive():
                 return
 
     def _raise_failure(self) -> None:
         """Raise the error with which the member failed, if any."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def _left(self) -> MembershipClosed:
         """Return the error for a call after the member has left the group."""
@@ -280,23 +238,23 @@ class Member:
 
     def _move(self, state: State) -> None:
         """Change the state. Raise an error if the current state does not allow it."""
-        if self._state not in PREDECESSORS[state]:
-            raise MembershipError(f"A member cannot go from {self._state.value} to {state.value}. Please report this as a bug.")
-        self._state = state
+        if self.state not in PREDECESSORS[state]:
+            raise MembershipError(f"A member cannot go from {self.state.value} to {state.value}. Please report this as a bug.")
+        self.state = state
 
     def _run(self) -> None:
         """Poll and serve commands until the member closes or fails, then leave the group."""
         try:
             self._move(State.JOINING)
             self._subscribe()
-            while not self._closing and self._failure is None:
+            while not self._closing and self.failure is None:
                 # There are no commands until the first assignment. That arrives in a callback inside `poll`, and `poll` does not
                 # return just because it has served a callback.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
                 self._read_epoch()
                 self._rejoin_if_asked()
-                self._keeper.idle()
+                self._ledger.idle()
         except GroupKafkaError as error:
             self._fail(error)
         except KafkaException as error:
@@ -313,12 +271,12 @@ class Member:
     def _rejoin_if_asked(self) -> None:
         """Drain everything and rejoin the group, if `rejoin` was called for the current assignment."""
         request, self._rejoin_from = self._rejoin_from, None
-        if request is None or request[0] != self._assignment or self._state is not State.MEMBER:
+        if request is None or request[0] != self.assignment or self.state is not State.MEMBER:
             return
         log.warning("the coordinator and this driver disagree: %s", request[1])
         # 1. Drain first. A leaving member sends no heartbeats, so a drain in `on_revoke` could outlast its session.
-        self._drain(self._assignment.partitions)
-        if self._closing or self._failure is not None:
+        self._drain(self.assignment.partitions)
+        if self._closing or self.failure is not None:
             return
         # 2. Leave and rejoin. librdkafka does so once `on_revoke` has been served, which does not drain a second time.
         self._has_drained = True
@@ -335,19 +293,19 @@ class Member:
         except (KafkaException, RuntimeError) as error:
             log.warning("failed to leave the group, so its partitions move only when the session times out: %s", error)
         self._assign(Assignment())
-        self._move(State.LEFT if self._failure is None else State.FAILED)
+        self._move(State.LEFT if self.failure is None else State.FAILED)
         self._has_joined = True
-        self._commands.refuse(self._failure or self._left())
+        self._commands.refuse(self.failure or self._left())
 
     def _explained(self, error: KafkaError) -> GroupKafkaError:
         """Convert a librdkafka error to one of this package's errors, and store its code in `ended_by`."""
-        self._ended_by = cause_of(error).code()
+        self.ended_by = cause_of(error).code()
         return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
 
     def _fail(self, error: GroupKafkaError) -> None:
         """Make the member fail with this error, unless it has already failed with an earlier one."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             if self._has_joined:  # the query gets the error only with its next call, perhaps as late as its next trigger
                 log.error("this driver is no longer a member of the group: %s", error)
 
@@ -368,16 +326,16 @@ class Member:
 
     def _note_timeout(self) -> None:
         """Count a librdkafka log line about requests that timed out. Called by its log callback."""
-        self._timeouts += 1
+        self.timeouts += 1
 
     def _on_error(self, error: KafkaError) -> None:
         """Handle an error from librdkafka's error callback. librdkafka recovers from these on its own, unless they are fatal."""
-        repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
-        self._last_trouble = error
+        repeated = self.last_trouble is not None and self.last_trouble.code() == error.code()
+        self.last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
             self._fail(self._explained(error))
-        elif not repeated or self._clock() >= self._silent_until:
-            self._silent_until = self._clock() + TROUBLE_INTERVAL_S
+        elif not repeated or time.monotonic() >= self._silent_until:
+            self._silent_until = time.monotonic() + TROUBLE_INTERVAL_S
             log.warning("the Kafka client says: %s", error.str())
 
     def _read_epoch(self) -> None:
@@ -387,16 +345,16 @@ class Member:
         """
         if not self._incremental_epochs or self._closing:
             return
-        if self._state is State.MEMBER:
+        if self.state is State.MEMBER:
             generation = generation_of(self.consumer)
-            if generation != self._assignment.generation:
-                self._publish(self._assignment.partitions, generation=generation)
-        elif self._state is State.JOINING:
+            if generation != self.assignment.generation:
+                self._publish(self.assignment.partitions, generation=generation)
+        elif self.state is State.JOINING:
             generation = generation_of(self.consumer)
             if generation <= 0:
                 self._callback_due = None
             elif self._callback_due is None:
-                self._callback_due = Deadline(CALLBACK_AFTER_S, clock=self._clock)
+                self._callback_due = Deadline(CALLBACK_AFTER_S)
             elif self._callback_due.over:
                 self._joined_with(frozenset(), generation)
 
@@ -405,9 +363,9 @@ class Member:
         self._callback_due = None
         self._has_drained = False
         self._move(State.MEMBER)
-        self._publish(self._assignment.partitions | gained, generation=generation)
+        self._publish(self.assignment.partitions | gained, generation=generation)
         self._observer.rebalanced("assigned")
-        self._guarded(lambda: self._keeper.acquired(gained))
+        self._guarded(lambda: self._ledger.acquired(gained))
         self._has_joined = True
 
     def _publish(
@@ -418,7 +376,7 @@ class Member:
         generation: int | None = None,
     ) -> None:
         """Replace the assignment that other threads read, and log what has changed."""
-        previous = self._assignment
+        previous = self.assignment
         current = Assignment(
             frozenset(partitions),
             frozenset(draining),
@@ -437,7 +395,7 @@ class Member:
 
     def _assign(self, assignment: Assignment) -> None:
         """Replace the assignment, and report it to the observer."""
-        self._assignment = assignment
+        self.assignment = assignment
         self._observer.assigned(assignment.partitions, assignment.draining, assignment.generation, assignment.member_id)
 
     def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
@@ -457,12 +415,12 @@ class Member:
         self._observer.rebalanced("revoked")
         # 1. Close claims whose micro-batches finish in time. This member still owns the partitions, so its commits are accepted.
         self._guarded(lambda: self._drain(partitions))
-        self._guarded(lambda: self._keeper.released(partitions))
+        self._guarded(lambda: self._ledger.released(partitions))
         # 2. librdkafka gives the partitions back. The next owner may adopt them from now on, so nothing more is written for them.
         self._unassign(consumer)
         # 3. Let other threads see that the partitions are gone.
         if not self._closing:
-            self._publish(self._assignment.partitions - partitions)
+            self._publish(self.assignment.partitions - partitions)
 
     def _unassign(self, consumer: Consumer) -> None:
         """Let librdkafka give back a callback's partitions. The list is empty because librdkafka's own assignment is empty."""
@@ -473,14 +431,14 @@ class Member:
 
     def _drain(self, partitions: frozenset[TopicPartition]) -> None:
         """Wait until no range in these partitions is in flight, but no longer than the drain timeout."""
-        self._keeper.draining(partitions)
-        if self._closing or self._has_drained or not self._keeper.in_flight(partitions):
+        self._ledger.draining(partitions)
+        if self._closing or self._has_drained or not self._ledger.in_flight(partitions):
             return
         self._move(State.DRAINING)
-        self._publish(self._assignment.partitions, draining=partitions)
-        began = self._clock()
-        deadline = Deadline(self._drain_timeout_s, clock=self._clock)
-        while not self._closing and self._keeper.in_flight(partitions):
+        self._publish(self.assignment.partitions, draining=partitions)
+        began = time.monotonic()
+        deadline = Deadline(self._drain_timeout_s)
+        while not self._closing and self._ledger.in_flight(partitions):
             if deadline.over:
                 log.warning(
                     "[%s] are released with ranges in flight, which remain claimed by this stream (handoff.drainTimeout)",
@@ -490,10 +448,10 @@ class Member:
             # The query confirms the micro-batch in flight through commands. If these waited for this callback to return, both
             # would be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
-            self._guarded(self._keeper.idle)
-            if self._failure is not None:
+            self._guarded(self._ledger.idle)
+            if self.failure is not None:
                 break
-        self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(partitions))
+        self._observer.drained(time.monotonic() - began, in_time=self._closing or not self._ledger.in_flight(partitions))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
@@ -506,11 +464,11 @@ class Member:
             _listed(partitions),
         )
         # Commit nothing more, because another member may own the partitions by now. It holds open claims for this stream.
-        self._guarded(lambda: self._keeper.lost(partitions))
+        self._guarded(lambda: self._ledger.lost(partitions))
         self._unassign(consumer)
         if not self._closing:
             self._move(State.JOINING)
-            self._publish(self._assignment.partitions - partitions)
+            self._publish(self.assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Run one step of a callback, and make the member fail if it raises. If a callback raised, librdkafka would fetch."""

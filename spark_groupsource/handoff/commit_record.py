@@ -94,7 +94,7 @@ def merged(owed: Iterable[OwedRange]) -> tuple[OwedRange, ...]:
     short would leave one more entry.
     """
     joined: list[OwedRange] = []
-    for entry in sorted(owed, key=lambda entry: entry.start):
+    for entry in sorted(owed, key=_start):
         previous = joined[-1] if joined else None
         if previous is not None and (previous.stream, previous.plan, previous.end) == (entry.stream, entry.plan, entry.start):
             times = [claimed_at for claimed_at in (previous.since, entry.since) if claimed_at is not None]
@@ -116,8 +116,6 @@ class LowestClaim(NamedTuple):
 
     claim: OwedRange
     """The range, with the stream and plan that claimed it, and when. It starts at the committed offset."""
-    owed: bool
-    """Whether the range is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
     finished_lag: int
     """The number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
 
@@ -162,6 +160,11 @@ class CommitRecord(PlainModel):
     """The streams that owned the partition before `stream`, latest last. `None` if there are none or no room for them."""
 
     @property
+    def open_as_owed(self) -> tuple[OwedRange, ...]:
+        """The open ranges in the form in which another stream that adopts the partition owes them to this one."""
+        return tuple(OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
+
+    @property
     def unconfirmed(self) -> list[OffsetRange]:
         """Every open or owed range, in offset order."""
         return sorted([OffsetRange(*bounds) for bounds in self.open] + [entry.range for entry in self.owed])
@@ -189,19 +192,12 @@ class CommitRecord(PlainModel):
     @property
     def lowest_claim(self) -> LowestClaim | None:
         """The range that keeps `offset` below `next`. `None` if no range is open or owed, in which case the two are equal."""
-        claims = [
-            *(LowestClaim(entry, True, 0) for entry in self.owed),
-            *(LowestClaim(OwedRange(self.stream, self.logged, *bounds, self.claimed_at), False, 0) for bounds in self.open),
-        ]
+        claims = (*self.owed, *self.open_as_owed)
         if not claims:
             return None
-        lowest = min(claims, key=lambda candidate: candidate.claim.start)
-        unconfirmed = sum(candidate.claim.range.size for candidate in claims)
-        return lowest._replace(finished_lag=self.next - lowest.claim.start - unconfirmed)
-
-    def has_open(self, offsets: OffsetRange) -> bool:
-        """Return whether exactly this range is open, that is, claimed for plan `logged`."""
-        return OpenRange(*offsets) in self.open
+        lowest = min(claims, key=_start)
+        unconfirmed = sum(claim.range.size for claim in claims)
+        return LowestClaim(lowest, self.next - lowest.start - unconfirmed)
 
     def surely_has_room(self, ranges: int) -> bool:
         """Return whether this many more ranges are sure to fit, without measuring the record. Each may split an owed range."""
@@ -210,9 +206,6 @@ class CommitRecord(PlainModel):
     @property
     def size_once_adopted(self) -> int:
         """The most bytes that the metadata can take once another stream has adopted the partition and open ranges are owed."""
-        if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
-            return 0
-        left_open = (OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
         longest = {
             "stream": _LONGEST_NAME,
             "logged": 2**63 - 1,
@@ -222,7 +215,7 @@ class CommitRecord(PlainModel):
             "claimed_at": None,
             "past": None,  # the owner may drop them to save room (`fitting`)
         }
-        return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *left_open))}).metadata())
+        return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *self.open_as_owed))}).metadata())
 
     def metadata(self) -> str:
         """Return the metadata to commit with `offset`: compact JSON with its keys in a fixed order, without unknown values."""
@@ -264,7 +257,7 @@ def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
 
 def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
     """Return pairs of neighbouring ranges owed to the same stream for the same plan, each with the distance between them."""
-    claims = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *bounds) for bounds in record.open)], key=_start)
+    claims = sorted((*record.owed, *record.open_as_owed), key=_start)
     return [
         (upper.start - lower.end, lower, upper)
         for lower, upper in itertools.pairwise(claims)

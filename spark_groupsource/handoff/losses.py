@@ -26,13 +26,10 @@ from dataclasses import dataclass, field
 
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.rules import Stream, confirm, cut_back, skip_to, start_over
+from spark_groupsource.handoff.rules import MOST_LISTED, Stream, confirm, cut_back
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
-
-MOST_LISTED = 20
-"""The most partitions that one error lists."""
 
 
 @dataclass(frozen=True)
@@ -326,15 +323,14 @@ def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> Comm
     Args:
         loss: The loss.
         resume: The offset to continue at.
-        record: The partition's record, with durable plans closed.
+        record: The partition's record, with durable plans closed. Claims are dropped if their topic was recreated.
     """
-    match loss.cause:
-        case Cause.RECREATED:
-            return start_over(record, resume, loss.topic_id)
-        case Cause.CUT:
-            return cut_back(record, resume, loss.epoch)
-        case _:
-            return skip_to(record, resume, loss.epoch)
+    if loss.cause is Cause.CUT:
+        return cut_back(record, resume, loss.epoch)
+    changed: dict[str, object] = {"next": resume, "epoch": loss.epoch}
+    if loss.cause is Cause.RECREATED:
+        changed |= {"topic_id": loss.topic_id, "open": (), "owed": (), "claimed_at": None}
+    return record.model_copy(update=changed)
 
 
 def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:

@@ -42,9 +42,10 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
-from spark_groupsource.handoff.planner import Sharing
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, by_topic
+from spark_groupsource.handoff.commit_record import ClusterId, CommitRecord, Offset, PlanNumber, StreamName, TopicId
+from spark_groupsource.handoff.losses import topic_gone
+from spark_groupsource.handoff.planner import Sharing, rule_of_sharing
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, by_topic, topics_of
 from spark_groupsource.plain_model import PlainModel
 from spark_groupsource.version import another_version
 
@@ -213,6 +214,57 @@ class PlanOffset(PlainModel):
             epochs=_in_runs(epochs),
         )
 
+    def following(
+        self,
+        ranges: Ranges,
+        records: Mapping[TopicPartition, CommitRecord],
+        ids: Mapping[str, str | None],
+        *,
+        generation: int,
+        member: str,
+        starts: Starts,
+        start_ids: Mapping[str, str],
+        cluster: str | None,
+        cut: Cut,
+        epochs: Mapping[TopicPartition, int],
+    ) -> PlanOffset:
+        """Return the offset of the plan that follows this one. It has everything that a run needs to replay the plan.
+
+        Args:
+            ranges: As in `build`.
+            records: The record of each of these partitions.
+            ids: The topics' ids now, as in `losses.LogState.ids`, for records that were adopted without a topic id.
+            generation: As in `build`.
+            member: As in `build`.
+            starts: As in `build`.
+            start_ids: Their topics' ids when the stream began, where known.
+            cluster: As in `build`.
+            cut: As in `build`.
+            epochs: Each partition's leader epoch when its end was requested, where known.
+        """
+        topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in ranges}
+        # Drop starts that belong to an earlier topic with the same name.
+        carried = {
+            partition: start
+            for partition, start in starts.items()
+            if not topic_gone(start_ids.get(partition.topic), topics.get(partition.topic) or "")
+        }
+        began_with = {topic: start_ids[topic] for topic in topics_of(carried) - topics.keys() if topic in start_ids}
+        return self.build(
+            stream=self.stream,
+            plan=self.plan + 1,
+            generation=generation,
+            member=member,
+            group=self.group,
+            ranges=ranges,
+            starts=carried,
+            topics=began_with | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
+            cluster=cluster,
+            cut=cut,
+            epochs={partition: epochs[partition] for partition in ranges if partition in epochs},
+            shared=rule_of_sharing([(partition, offsets) for partition, planned in ranges.items() for offsets in planned], *cut),
+        )
+
     @classmethod
     def parse(cls, offset: Mapping[str, Any], group: str) -> PlanOffset:
         """Parse an offset that Spark has read from the checkpoint.
@@ -265,7 +317,7 @@ class PlanOffset(PlainModel):
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it: plain dicts and lists, with sorted keys at every level."""
-        in_order: dict[str, Any] = _sorted(self.model_dump(mode="json", exclude_defaults=True))
+        in_order: dict[str, Any] = json.loads(json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True))
         return in_order
 
 
@@ -281,11 +333,6 @@ def refuse_another_format(offset: Mapping[str, Any]) -> None:
     version = offset.get("v")
     if type(version) is int and version > 0 and version != VERSION:
         raise OffsetError(another_version("The checkpoint", version, VERSION))
-
-
-def _sorted(value: Any) -> Any:
-    """Return the value with the keys of all its dicts sorted."""
-    return {key: _sorted(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
 def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V, ...]]]:

@@ -46,9 +46,12 @@ def plan(
     ends: Mapping[TopicPartition, int],
     max_offsets: int | None = None,
     *,
+    min_offsets: int = 0,
     reread: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
     """Return the ranges to read in each owned partition: those to reread, then the one at its position, which may be empty.
+
+    Return no ranges at all while fewer than `min_offsets` offsets could be planned.
 
     Args:
         positions: The next offset to read in each owned partition (inclusive).
@@ -57,6 +60,7 @@ def plan(
         max_offsets: The approximate maximum number of offsets to plan (`maxOffsetsPerTrigger`). `None` for no limit. The limit
             is divided in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved.
             The sum may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
+        min_offsets: How many offsets to wait for (`minOffsetsPerTrigger`). Ranges to reread count.
         reread: Ranges below the positions that are read again (`heldClaims`). They count as lag and come first. Each is read
             whole, because it was part of a single micro-batch before. A partition reads at least one of them, and as many as fit
             into its share.
@@ -71,6 +75,8 @@ def plan(
     }
     sizes = {partition: sum(offsets.size for offsets in readable) for partition, readable in readable_of.items()}
     total = sum(sizes.values())
+    if total < min_offsets:
+        return {}
     planned = {}
     for partition, readable in readable_of.items():
         share = sizes[partition]
@@ -79,11 +85,6 @@ def plan(
             share = min(share, max(1, max_offsets * share // total))
         planned[partition] = _first_offsets(readable, share)
     return planned
-
-
-def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], reread: Ranges) -> int:
-    """Return how many offsets could be planned without a limit."""
-    return sum(offsets.size for ranges in plan(positions, ends, reread=reread).values() for offsets in ranges)
 
 
 def pieces(
@@ -114,20 +115,16 @@ def pieces(
     ]
 
 
-def rule_of_sharing(
-    ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None, least: int | None = None
-) -> Sharing | None:
+def rule_of_sharing(ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None) -> Sharing | None:
     """Return the limits within which these ranges share tasks, or `None` if no ranges would share one.
 
     Args:
         ranges: See `tasks`.
         min_pieces: See `tasks`.
         max_size: See `tasks`.
-        least: The minimum number of tasks, unless `min_pieces` is higher. `None`: one per LEAST_OFFSETS, within LEAST_TASKS.
     """
-    if least is None:
-        fewest, most = LEAST_TASKS
-        least = min(most, max(fewest, -(-sum(offsets.size for _, offsets in ranges) // LEAST_OFFSETS)))
+    fewest, most = LEAST_TASKS
+    least = min(most, max(fewest, -(-sum(offsets.size for _, offsets in ranges) // LEAST_OFFSETS)))
     rule = Sharing(max(least, min_pieces or 0), MOST_SHARED_OFFSETS, SMALL_OFFSETS)
     return rule if any(len(task) > 1 for task in tasks(ranges, min_pieces, max_size, rule)) else None
 

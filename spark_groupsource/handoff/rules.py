@@ -7,7 +7,7 @@
     has_claims                  returns whether a stream has claims in a partition
     settle                      drops owed ranges that their stream has confirmed
     owed_to_others, claimable   return ranges that this stream may take over from another one
-    cut_back, skip_to, start_over   return the record with which a partition continues after records were lost
+    cut_back                    drops claims above the place at which a log was truncated
 
 The package's docstring describes the life of a partition step by step.
 """
@@ -69,8 +69,8 @@ class HeldClaims:
 
 HOLD = HeldClaims()
 
-PARTITIONS_LISTED = 20
-"""The maximum number of partitions in an error message. The checkpoint has all of them."""
+MOST_LISTED = 20
+"""The most partitions that one error lists."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
@@ -223,14 +223,13 @@ def _adopt(
         case Foreign(offset):
             return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset)
         case CommitRecord() if commit.stream != stream.name:
-            left_open = (OwedRange(commit.stream, commit.logged, *bounds, commit.claimed_at) for bounds in commit.open)
             return CommitRecord(
                 stream=stream.name,
                 logged=stream.logged,
                 done=stream.durable,
                 next=commit.next,
                 epoch=commit.epoch,
-                owed=merged(_still_owed((*commit.owed, *left_open), known)),
+                owed=merged(_still_owed((*commit.owed, *commit.open_as_owed), known)),
             )
         case CommitRecord():
             return settle(confirm(commit, stream), known)
@@ -272,8 +271,7 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
         return False
     if not isinstance(commit, CommitRecord) or _differ(commit.topic_id, stream.topics.get(partition.topic)):
         return False
-    known = ((commit.stream, commit.done), *((earlier.stream, earlier.done) for earlier in commit.past or ()))
-    return any(name == stream.name and done >= stream.logged for name, done in known)
+    return evidence([commit]).get(stream.name, -1) >= stream.logged
 
 
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
@@ -330,12 +328,8 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
         shown = "" if position is None else f", and the group's position is {position}"
         if ranges:
             lines.append(f"\n    {partition} {' '.join(map(str, ranges))}{shown}")
-    listed = "".join(lines[:PARTITIONS_LISTED])
-    more = (
-        f"\n    and {len(lines) - PARTITIONS_LISTED} more, which are listed at the next start"
-        if len(lines) > PARTITIONS_LISTED
-        else ""
-    )
+    listed = "".join(lines[:MOST_LISTED])
+    more = f"\n    and {len(lines) - MOST_LISTED} more, which are listed at the next start" if len(lines) > MOST_LISTED else ""
     return CheckpointBehindGroup(
         f"According to the group, a micro-batch of stream {stream.name} is finished. This query's checkpoint has the micro-batch "
         "in its offset log (the newest file in the offsets folder), but not in its commit log (commits). Either a second driver "
@@ -404,17 +398,6 @@ def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
             "owed": tuple(entry._replace(start=part.start, end=part.end) for entry, part in owed if part.size),
         }
     )
-
-
-def skip_to(record: CommitRecord, start: int, epoch: int | None) -> CommitRecord:
-    """Return the record for a log that now starts at `start`, above the position. Claims stay as they are."""
-    return record.model_copy(update={"next": start, "epoch": epoch})
-
-
-def start_over(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
-    """Return the record for a topic that was deleted and recreated. Claims on the earlier topic are dropped."""
-    forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id, "epoch": None}
-    return record.model_copy(update=forgotten)
 
 
 def has_claims(commit: GroupCommit, stream: str) -> bool:
@@ -547,5 +530,5 @@ def _claimed_for_plan(stream: Stream, commit: CommitRecord, ranges: Iterable[Off
     """
     claimed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):
-        claimed += (offsets for offsets in ranges if commit.has_open(offsets))
+        claimed += (offsets for offsets in ranges if OpenRange(*offsets) in commit.open)
     return tuple(sorted(part for offsets in ranges for earlier in claimed if (part := offsets.overlap(earlier)).size))

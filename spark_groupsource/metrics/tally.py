@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.observer import Observer
 from spark_groupsource.partition import Ranges, TopicPartition

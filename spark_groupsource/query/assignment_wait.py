@@ -8,19 +8,17 @@ one. A continuous query reads them whenever they arrive, but a Trigger.Available
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
 
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, with_offsets
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.session import Session
+from spark_groupsource.query.session import REBALANCE_S, Session
 
 log = logging.getLogger(__name__)
-
-REBALANCE_S = 15.0
-"""How long the group may take to move a partition, not counting the drain: two heartbeats (KIP-848: 5 s each) plus a margin."""
 
 QUIET_S = 3.0
 """How long an assignment must stay unchanged before a Trigger.AvailableNow run treats it as complete."""
@@ -29,7 +27,7 @@ QUIET_S = 3.0
 class AssignmentWait:
     """Decides how long one run waits for its partitions. Used on the runner's main thread."""
 
-    def __init__(self, drain_s: float, *, clock: Callable[[], float]) -> None:
+    def __init__(self, drain_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Start with an empty assignment, before the first plan.
 
         Args:
@@ -77,7 +75,7 @@ class AssignmentWait:
                 return
         if session.assignment.partitions:
             return  # they have not been adopted yet, and the reason has been logged
-        unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
+        unseen = stream.durable >= 0 and with_offsets(stream.ranges)
         log.warning(
             "the group gave this run no partition within %.0f s: other members own all of them. A run of Trigger.AvailableNow "
             "or Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spark_groupsource.brokers.topic_ids import TopicIds
@@ -22,16 +22,14 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import ClaimTimeout, OffsetError
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import writable_cluster_id
-from spark_groupsource.handoff.next_plan import next_offset, next_ranges
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
-from spark_groupsource.handoff.planner import lag
+from spark_groupsource.handoff.planner import lag, plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import Ranges, by_topic, topics_of
+from spark_groupsource.partition import Ranges, by_topic, topics_of, with_offsets
 from spark_groupsource.query.assignment_wait import AssignmentWait
 from spark_groupsource.query.durable_watch import DurableWatch
-from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.session import Session
 from spark_groupsource.query.starting_offsets import StartingOffsets
@@ -53,19 +51,17 @@ the checkpoint once."""
 class Cycle:
     """Runs one query from its first plan until it leaves the group. Used on the runner's main thread, except for `stop`."""
 
-    def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, observer: Observer = UNOBSERVED) -> None:
+    def __init__(self, options: Options, *, observer: Observer = UNOBSERVED) -> None:
         """Create the clients. The first plan or claim joins the group.
 
         Args:
             options: the source's options.
-            clock: returns seconds, monotonic.
             observer: receives this run's reports.
 
         Raises:
             OptionError, AuthenticationFailed: see topics.Topics.
         """
         self._options = options
-        self._clock = clock
         self._observer = observer
         self._reports = DriverReports(os.getppid())  # this process is a child of the driver's JVM
         self._topics = Topics(
@@ -75,31 +71,25 @@ class Cycle:
             patience_s=options.poll_timeout_ms / 1000,
         )
         topic_ids = TopicIds(self._topics.ids)
-        self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
-        self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
+        self._starting_offsets = StartingOffsets(options, self._topics, topic_ids)
+        self._watch = LossWatch(options, self._topics, topic_ids)
         self.session = Session(
-            Joining(options, self._topics, topic_ids, self._starting_offsets, is_stopping=self._is_stopping, observer=observer),
+            options,
+            self._topics,
+            topic_ids,
+            self._starting_offsets,
             self._watch,
-            patience_s=options.assignment_timeout_ms / 1000,
-            fail_on_data_loss=options.fail_on_data_loss,
-            clock=clock,
+            is_stopping=self._is_stopping,
+            observer=observer,
         )
         """This run's membership in its group."""
         drain_s = options.drain_timeout_ms / 1000
-        self._assignment_wait = AssignmentWait(drain_s, clock=clock)
+        self._assignment_wait = AssignmentWait(drain_s)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
         self._request: bytes | None = None
         """The newest request to plan nothing new that an empty plan has answered."""
-        self._durable_watch = DurableWatch(
-            options.checkpoint_location,
-            report=self.session.report_durable,
-            closed=self.session.is_closed,
-            cannot_close=self.session.cannot_close,
-            is_urgent=self.session.is_draining,
-            reports=self._reports,
-            clock=clock,
-        )
+        self._durable_watch = DurableWatch(options.checkpoint_location, self.session, self._reports)
         self._planned_at: float | None = None
         self._moved = False
         self._warned_of_claims = False
@@ -147,7 +137,7 @@ class Cycle:
         self._assignment_wait.await_partitions(
             self.session,
             stream,
-            topics_exist=self._topics_exist,
+            topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)),
             # A run that has something to confirm needs a partition to do so, so it waits even while it is being stopped.
             is_stopping=lambda: self._is_stopping(stream.name) and not self.session.ledger.may_be_claimed,
         )
@@ -178,16 +168,13 @@ class Cycle:
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         """Make one plan from the current records and logs, or return `None` if there is nothing to read."""
-        began = self._clock()
+        began = time.monotonic()
         # 1. Take the current records, and ask which held ranges were confirmed. The answer arrives while the logs are examined.
         plan_input = self.session.step(Ledger.begin_plan)
         # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
         #    would have ranges that no longer exist, or would skip a recreated topic's first records.
-        while True:
-            examined = self._watch.examine(stream, plan_input.records)
-            if not examined.losses:
-                break
-            self.session.continue_after(examined.losses)
+        while losses := self._watch.examine(stream, plan_input.records):
+            self.session.continue_after(losses)
             plan_input = self.session.step(Ledger.plan_input)
         self._starting_offsets.update_needed(
             self.session.positions.keys(),
@@ -198,23 +185,22 @@ class Cycle:
         owned = self.session.positions
         positions = {partition: record.next for partition, record in plan_input.records.items() if partition in owned}
         most = self._options.max_offsets_per_trigger if limited else None
-        least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
-        wanted = next_ranges(positions, self._watch.reachable, plan_input.reread, least=least, most=most)
+        least = self._min_offsets() if limited else 0
+        wanted = plan(positions, self._watch.reachable, most, min_offsets=least, reread=plan_input.reread)
         # 4. Propose the plan. From now on its partitions are in flight: if the group revokes them, they drain until their claims
         #    are confirmed. Partitions that have moved since step 1 are left out: a claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
-        if not any(offsets.size for ranges in planned.values() for offsets in ranges):
+        if not with_offsets(planned):
             # No claim follows whose commit would also confirm the last plan. Confirm it now, or its records keep counting as lag.
             self.session.step(Ledger.confirm)
-            self._observer.planned(self._watch.ends, self._clock() - began, None)
+            self._observer.planned(self._watch.ends, time.monotonic() - began, None)
             return None
-        # 5. Make the offset for Spark's offset log. It must contain everything that a run needs to replay the plan.
+        # 5. Make the offset for Spark's offset log.
         assignment = self.session.assignment
-        offset = next_offset(
-            start,
+        offset = start.following(
             planned,
             plan_input.records,
-            examined.ids,
+            self._watch.ids,
             generation=assignment.generation,
             member=assignment.member_id,
             starts=self._starting_offsets.needed,
@@ -223,7 +209,7 @@ class Cycle:
             cut=(self._options.min_partitions, self._options.max_records_per_partition),
             epochs=self._watch.epochs,
         )
-        self._planned_at = self._clock()
+        self._planned_at = time.monotonic()
         self._observer.planned(self._watch.ends, self._planned_at - began, planned)
         return offset
 
@@ -249,14 +235,14 @@ class Cycle:
         #    are not. Their claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
-        began = self._clock()
+        began = time.monotonic()
         granted = self.session.as_member(stream, end, lambda: self._claim(stream))
         # 4. Watch until Spark has finished the plan. Until all its claims are made, it cannot be durable.
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
             self._durable_watch.nothing_claimed()
-        self._observer.claimed(end.plan, self._clock() - began, granted)
+        self._observer.claimed(end.plan, time.monotonic() - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
             unread = sum(offsets.size for offsets in planned) - sum(offsets.size for offsets in granted.get(partition, ()))
             if unread:
@@ -301,7 +287,7 @@ class Cycle:
         """Return each partition's end offset, lag and held offsets as of the last plan."""
         if not self.session.has_joined:
             return None
-        positions, held, ends = self.session.positions, self.session.held, self._watch.ends
+        positions, held, ends = self.session.positions, self.session.ledger.held, self._watch.ends
         lags = lag(positions, ends)
         return {
             "offsets": by_topic({partition: end for partition, end in ends.items() if partition in positions}),
@@ -350,18 +336,15 @@ class Cycle:
             open_s,
         )
 
-    def _may_wait(self) -> bool:
-        """Return whether `minOffsetsPerTrigger` may delay the next plan: never the first one, and never with AvailableNow."""
+    def _min_offsets(self) -> int:
+        """Return how many offsets the next plan waits for (`minOffsetsPerTrigger`): 0 for the first one and with AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
-            return False
-        return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms
+            return 0
+        is_due = (time.monotonic() - self._planned_at) * 1000 >= self._options.max_trigger_delay_ms
+        return 0 if is_due else self._options.min_offsets_per_trigger or 0
 
     def _is_stopping(self, stream: str) -> bool:
         return self._reports.asked_to_stop(stream) is not None
-
-    def _topics_exist(self) -> bool:
-        """Return whether any subscribed topic exists."""
-        return bool(self._topics.partitions(skip_missing=True))
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
         """Return the stream whose newest plan is `offset`. Ranges and topic ids from another cluster are dropped."""

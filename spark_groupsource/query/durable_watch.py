@@ -21,30 +21,20 @@ from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.errors import CheckpointOfAnotherStream, ReportsUnavailable
 from spark_groupsource.patience import Deadline
+from spark_groupsource.query.session import Session
 from spark_groupsource.reports.driver_reports import DriverReports
+from spark_groupsource.timeouts import AT_START_S, JOIN_INTERVAL_S, READ_REPORT_EVERY_S
 
 log = logging.getLogger(__name__)
 
-READ_REPORT_EVERY_S = 0.2
-"""How often to read the report, a local file, in the first minute after a claim."""
-
-READ_LATER_EVERY_S = 1.0
-"""How often to read the report after the first minute, and how often to read the checkpoint."""
-
-RECENTLY_CLAIMED_S = 60.0
-"""How long after a claim the report is read frequently. A micro-batch that takes longer can wait another second."""
+READ_CHECKPOINT_EVERY_S = 1.0
+"""How often to read the checkpoint."""
 
 PAUSE_PER_READ = 4
 """The pause after a slow read of the checkpoint, as a multiple of the time it took. There is none while a partition drains."""
 
 LONGEST_PAUSE_S = 30.0
 """The longest pause after a slow read."""
-
-FIRST_READ_S = 5.0
-"""How long a run's first claim waits for the first read of the checkpoint, which may turn out to be another stream's."""
-
-WAS_READ_EVERY_S = 0.02
-"""How often a caller that waits for the next read checks for it. The caller may be a signal handler, which must not use locks."""
 
 CLOSED_S = 20.0
 """How long a stopped run tries to close the claims of a durable plan. The commit has to wait while other members rejoin the
@@ -108,32 +98,23 @@ class DurableWatch:
     def __init__(
         self,
         location: str | None,
-        *,
-        report: Callable[[str, int], None],
-        closed: Callable[[int], bool],
-        cannot_close: Callable[[int], bool],
-        is_urgent: Callable[[], bool],
+        session: Session,
         reports: DriverReports,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start with no plan to watch. The threads start with the first claim.
 
         Args:
             location: the query's `checkpointLocation`; `None` if unknown.
-            report: called with a stream and its durable plan, on either thread.
-            closed: returns whether a plan's claims were closed after the plan was reported.
-            cannot_close: returns whether a plan's claims can no longer be closed in this run.
-            is_urgent: returns whether anyone is waiting for the micro-batch to finish, such as a partition's next owner.
+            session: closes the claims of the durable plans that are reported to it, on either thread.
             reports: gives access to the durable plans that the driver's program reports.
             clock: returns seconds, monotonic.
         """
         self._location = None if location is None else without_password(location)
         self._plans = None if location is None else DurablePlans(location)
         self._reports = reports
-        self._report = report
-        self._closed = closed
-        self._cannot_close = cannot_close
-        self._is_urgent = is_urgent
+        self._session = session
         self._clock = clock
         self._pollers = [_Poller("report", self._poll_report)]
         if self._plans is not None:
@@ -174,7 +155,7 @@ class DurableWatch:
         # report would close the new plan's claims, and after a crash a restart would not read its records.
         self._reports.discard(stream)
         self._watch_for(Claim(stream, plan, False, self._clock()))
-        for _ in Deadline(0 if self._has_waited else FIRST_READ_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
+        for _ in Deadline(0 if self._has_waited else AT_START_S, clock=self._clock).attempts(first_s=JOIN_INTERVAL_S):
             if self._has_read:
                 break
         self._has_waited = True
@@ -242,19 +223,19 @@ class DurableWatch:
         # The run is ending, so it is too late for anyone to act on a warning that its claims stay open.
         self._suspected = None
         claim = self._claim
-        if claim is None or self._closed(claim.plan):
+        if claim is None or self._session.is_closed(claim.plan):
             return True
         if not claim.made:
             return False
         self._stopping = True
         self._wake()
         deadline = Deadline(wait_s, clock=self._clock)
-        for _ in Deadline(CLOSED_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
-            if self._closed(claim.plan) or self._cannot_close(claim.plan) or self._not_durable is claim:
+        for _ in Deadline(CLOSED_S, clock=self._clock).attempts(first_s=JOIN_INTERVAL_S):
+            if self._session.is_closed(claim.plan) or self._session.cannot_close(claim.plan) or self._not_durable is claim:
                 break
             if deadline.over and self._found is not claim:
                 break
-        return self._closed(claim.plan)
+        return self._session.is_closed(claim.plan)
 
     def _wake(self) -> None:
         """Make both threads read now."""
@@ -268,25 +249,24 @@ class DurableWatch:
         self._warn_if_nothing_is_reported()
         claim = self._claim
         if claim is None or claim is self._found:
-            return READ_LATER_EVERY_S if self._suspected is not None and not self._can_notice else None
+            return READ_REPORT_EVERY_S if self._suspected is not None and not self._can_notice else None
         # A plan that is still being claimed cannot be durable, so a report about it comes from an earlier run. Believing it would
         # close claims whose records no task has read.
         if claim.made and self._reported(claim.stream) == claim.plan:
             self._can_notice = True
             self._note_found(claim)
             return None
-        recent = self._stopping or self._is_urgent() or self._clock() - claim.at < RECENTLY_CLAIMED_S
-        return READ_REPORT_EVERY_S if recent else READ_LATER_EVERY_S
+        return READ_REPORT_EVERY_S
 
     def _poll_checkpoint(self) -> float | None:
         """Check whether the claimed plan is in the checkpoint's commit log."""
         claim = self._claim
         if claim is None or claim is self._found or self._plans is None:
             return None
-        pause_s = READ_LATER_EVERY_S if self._is_urgent() else max(READ_LATER_EVERY_S, self._pause_s)
+        pause_s = READ_CHECKPOINT_EVERY_S if self._session.is_draining() else max(READ_CHECKPOINT_EVERY_S, self._pause_s)
         began = self._clock()
         if not self._stopping and began < self._read_at + pause_s:
-            return min(READ_LATER_EVERY_S, self._read_at + pause_s - began)
+            return min(READ_CHECKPOINT_EVERY_S, self._read_at + pause_s - began)
         try:
             if self._is_in_commit_log(self._plans, claim):
                 self._note_found(claim)
@@ -305,13 +285,13 @@ class DurableWatch:
             self._read_at = self._clock()
             self._pause_s = min(max(self._pause_s, PAUSE_PER_READ * (self._read_at - began)), LONGEST_PAUSE_S)
             self._has_read |= self._plans is None or not self._plans.in_doubt
-        return READ_REPORT_EVERY_S if self._stopping else READ_LATER_EVERY_S
+        return READ_REPORT_EVERY_S if self._stopping else READ_CHECKPOINT_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:
         """Note that the plan is durable, and report it."""
         self._found_at = self._clock()
         self._found = claim
-        self._report(claim.stream, claim.plan)
+        self._session.report_durable(claim.stream, claim.plan)
 
     def _is_in_commit_log(self, plans: DurablePlans, claim: Claim) -> bool:
         """Read the checkpoint, and return whether its commit log has the plan."""

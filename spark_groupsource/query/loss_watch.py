@@ -9,10 +9,9 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
@@ -33,14 +32,11 @@ from spark_groupsource.handoff.losses import (
 )
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition, listed, topics_of
+from spark_groupsource.partition import TopicPartition, listed, topics_of, with_offsets
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
+from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S, RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
-
-ASK_FOR_IDS_EVERY_S = 1.0
-"""How long it may take to detect a recreated topic while there is nothing to plan. Every plan checks for this first."""
 
 ASK_FOR_STARTS_EVERY_S = 10.0
 """How long plans may overlook expired records. The tasks that are supposed to read these records detect it anyway."""
@@ -64,41 +60,29 @@ class Target:
     """The leader epochs of these ends, where known."""
 
 
-class Examined(NamedTuple):
-    """The result of comparing commit records with the logs."""
-
-    ids: Mapping[str, str | None]
-    """The topics' ids, as in `losses.LogState.ids`, unless the query is idle."""
-    losses: Sequence[PartitionLoss]
-    """The losses. The query continues after them, and examines the logs again."""
-
-
 class LossWatch:
     """Compares a query's positions with the current logs. Used on the runner's main thread only."""
 
-    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
+    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds) -> None:
         """Start with no known losses.
 
         Args:
             options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
-            clock: returns seconds, monotonic.
         """
         self._options = options
         self._topics = topics
         self._topic_ids = topic_ids
-        self._clock = clock
         self._ask_for_ids_at = -math.inf
         self._ask_for_starts_at = -math.inf
         self._reported: dict[TopicPartition, PartitionLoss] = {}
         """The latest loss of each partition. Earlier ones cannot recur."""
         self._deleted: set[TopicPartition] = set()
-        self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
+        self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
         # One checks the positions, the other one the target.
         self._truncations, self._truncations_of_target = (
-            Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000, clock=clock)
-            for _ in range(2)
+            Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000) for _ in range(2)
         )
         self.target: Target | None = None
         """Set by `fix_target`."""
@@ -106,6 +90,8 @@ class LossWatch:
         """The end of each owned partition when the logs were last examined (exclusive), except logs that seem to be cut off."""
         self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
         """The leader epochs of these ends, where known."""
+        self.ids: Mapping[str, str | None] = MappingProxyType({})
+        """The topics' ids at that time, as in `losses.LogState.ids`. Empty if the query was idle."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:
@@ -138,12 +124,15 @@ class LossWatch:
             )
         self.target = Target(ends, ids, topics.epochs)
 
-    def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
-        """Compare the records of the owned partitions with the logs, and update `ends` and `epochs`.
+    def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Sequence[PartitionLoss]:
+        """Compare the records of the owned partitions with the logs, and update `ends`, `epochs` and `ids`.
 
         Args:
             stream: the stream as its checkpoint describes it.
             records: the record of each owned partition.
+
+        Returns:
+            The losses. The query continues after them, and examines the logs again.
 
         Raises:
             DataLossError: records below the AvailableNow target are lost.
@@ -168,7 +157,8 @@ class LossWatch:
             if enough and not self._cuts.to_recheck:
                 break
         refuse_target(of_target)
-        return Examined(logs.ids, losses)
+        self.ids = logs.ids
+        return losses
 
     def _losses_of_target(
         self, records: Mapping[TopicPartition, CommitRecord], logs: LogState
@@ -192,7 +182,7 @@ class LossWatch:
         Raises:
             DataLossError: a range is below the AvailableNow target.
         """
-        topics = topics_of(partition for partition, planned in stream.ranges.items() if any(offsets.size for offsets in planned))
+        topics = topics_of(with_offsets(stream.ranges))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
         if losses and self.target is not None:
@@ -233,9 +223,9 @@ class LossWatch:
         validated = self._truncations.below(suspects, ends, epochs)
         ends = {partition: end for partition, end in ends.items() if partition not in validated.unknown}
         idle = not validated.diverging and all(ends.get(partition) == record.next for partition, record in records.items())
-        if idle and not recheck and self.target is None and self._clock() < self._ask_for_ids_at:
+        if idle and not recheck and self.target is None and time.monotonic() < self._ask_for_ids_at:
             return LogState(ends=ends, epochs=epochs)
-        self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
+        self._ask_for_ids_at = time.monotonic() + ASK_FOR_IDS_EVERY_S
         # Ask for the ids after the ends. In the other order, a topic that is recreated in between would have its new end with its
         # old id, and a plan up to that end would skip the new topic's first records.
         expected: dict[str, str | None] = {partition.topic: None for partition in unowned}
@@ -244,8 +234,8 @@ class LossWatch:
         starting = {
             partition for partition, record in records.items() if topic_gone(record.topic_id, ids.get(partition.topic, ""))
         }
-        if recheck or self._clock() >= self._ask_for_starts_at:
-            self._ask_for_starts_at = self._clock() + ASK_FOR_STARTS_EVERY_S
+        if recheck or time.monotonic() >= self._ask_for_starts_at:
+            self._ask_for_starts_at = time.monotonic() + ASK_FOR_STARTS_EVERY_S
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
         starts = self._topics.starts([partition for partition in starting if ids.get(partition.topic, "") is not None])
         return LogState(ids, starts, ends, epochs, validated.diverging)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
@@ -17,14 +18,9 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import ByTime, found_out, named_starts, no_record, offsets_at
 from spark_groupsource.partition import TopicPartition, listed, topics_of
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import ASK_GROUP_EVERY_S, AT_START_S
 
 log = logging.getLogger(__name__)
-
-ASK_LEADERS_S = 5.0
-"""How long to keep asking silent leaders when a stream begins, which must not wait for a broker that is down."""
-
-ASK_FOR_COMMITS_EVERY_S = 30.0
-"""How often to check whether the group has a commit by now for partitions that the stream has not owned yet."""
 
 
 class StartingOffsets:
@@ -35,7 +31,9 @@ class StartingOffsets:
     Used on the runner's main thread. The survey's threads only call the object itself.
     """
 
-    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Start without a stream. Nothing is sent yet.
 
         Args:
@@ -49,7 +47,8 @@ class StartingOffsets:
         self._topic_ids = topic_ids
         self._clock = clock
         self._starts: Starts = MappingProxyType({})
-        self._ids: Mapping[str, str] = MappingProxyType({})
+        self.ids: Mapping[str, str] = MappingProxyType({})
+        """The topics' ids when the stream began, where known."""
         self._found: dict[TopicPartition, int] = {}
         """Starting offsets that this run has found. Several threads add to it, and the first answer for a partition is kept."""
         self._needed: set[TopicPartition] = set()
@@ -69,7 +68,7 @@ class StartingOffsets:
         named = named_starts(self._options.stream_start, partitions)
         asked = {partition: start for partition, start in named.items() if start is not None}
         found: dict[TopicPartition, int | None] = {}
-        for _ in Deadline(ASK_LEADERS_S, clock=self._clock).attempts():
+        for _ in Deadline(AT_START_S, clock=self._clock).attempts():
             unknown = {partition: start for partition, start in asked.items() if partition not in found}
             found |= found_out(unknown, self._topics, or_latest=self._or_latest)
             if len(found) == len(asked):
@@ -86,14 +85,14 @@ class StartingOffsets:
 
     def begin(self, newest: PlanOffset) -> None:
         """Load the starts from the checkpoint's newest offset. Call this before joining the group."""
-        self._starts, self._ids = newest.start_of, newest.topics
+        self._starts, self.ids = newest.start_of, newest.topics
         cluster = writable_cluster_id(self._topics.cluster_id())
         if newest.cluster is not None and cluster is not None and newest.cluster != cluster:
             # Another cluster's offsets and topic ids are meaningless here, but times are still valid.
             self._starts = {
                 partition: start if isinstance(start, FromTime) else None for partition, start in self._starts.items()
             }
-            self._ids = {}
+            self.ids = {}
         self._needed = set(self._starts)
         self._is_new = newest.plan < 0
 
@@ -107,7 +106,7 @@ class StartingOffsets:
         began_with = [partition for partition in partitions if partition in self._starts]
         ids = self._topics.ids(topics_of(began_with))
         began_with = [
-            partition for partition in began_with if not topic_gone(self._ids.get(partition.topic), ids.get(partition.topic, ""))
+            partition for partition in began_with if not topic_gone(self.ids.get(partition.topic), ids.get(partition.topic, ""))
         ]
         later = [partition for partition in partitions if partition not in began_with]
         return self._topics.starts(later) | self._found_out(began_with)
@@ -119,7 +118,7 @@ class StartingOffsets:
         *,
         read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
     ) -> None:
-        """Update `needed`, at most every ASK_FOR_COMMITS_EVERY_S. Nothing is sent if no start is needed.
+        """Update `needed`, at most every ASK_GROUP_EVERY_S. Nothing is sent if no start is needed.
 
         This also retries starts that are not known yet, so a late leader delays them by no longer than that interval.
 
@@ -135,12 +134,12 @@ class StartingOffsets:
         self._needed.difference_update(adopted)
         if not self._needed or self._clock() < self._ask_at:
             return
-        self._ask_at = self._clock() + ASK_FOR_COMMITS_EVERY_S
+        self._ask_at = self._clock() + ASK_GROUP_EVERY_S
         asked = [partition for partition in self._needed if self._options.matches(partition.topic)]
         try:
             commits = read(asked)
-            ids = self._topic_ids.now({partition.topic: self._ids.get(partition.topic) for partition in asked})
-            void = {topic for topic in topics_of(asked) if topic_gone(self._ids.get(topic), ids.get(topic, ""))}
+            ids = self._topic_ids.now({partition.topic: self.ids.get(partition.topic) for partition in asked})
+            void = {topic for topic in topics_of(asked) if topic_gone(self.ids.get(topic), ids.get(topic, ""))}
             self._needed -= {partition for partition in asked if commits.get(partition) is not None or partition.topic in void}
             # The survey finds the starts of the partitions that are assigned to this member.
             self._found_out(self._needed.intersection(asked).difference(assigned))
@@ -150,7 +149,7 @@ class StartingOffsets:
         except GroupKafkaError as error:
             log.info(
                 "failed to check which partitions have no committed offset yet; retrying in %.0f s: %s",
-                ASK_FOR_COMMITS_EVERY_S,
+                ASK_GROUP_EVERY_S,
                 error,
             )
             return
@@ -160,11 +159,6 @@ class StartingOffsets:
     def needed(self) -> Starts:
         """The starts that the next plan must contain, unless their topic was recreated."""
         return {partition: self._start(partition) for partition in self._needed}
-
-    @property
-    def ids(self) -> Mapping[str, str]:
-        """The topics' ids when the stream began, where known."""
-        return self._ids
 
     @property
     def _or_latest(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from spark_groupsource.errors import NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.partition import TopicPartition, listed, topics_of
+from spark_groupsource.partition import TopicPartition, listed, topics_of, with_offsets
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,7 @@ def without_refused(
         subscribed: returns whether the query subscribes to a topic.
     """
     unsubscribed = {
-        partition
-        for partition, ranges in stream.ranges.items()
-        if any(offsets.size for offsets in ranges) and partition not in owned and not subscribed(partition.topic)
+        partition for partition in with_offsets(stream.ranges) if partition not in owned and not subscribed(partition.topic)
     }
     refused = set()
     for topic in sorted(topics_of(unsubscribed)):

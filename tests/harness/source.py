@@ -5,7 +5,6 @@ It runs in the query's runner and in the executors' workers, which find it throu
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,11 +20,11 @@ from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.handoff import planner
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
-from spark_groupsource.handoff.planner import rule_of_sharing
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query import cycle, joining
+from spark_groupsource.query import session
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
@@ -168,19 +167,19 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
             if self.in_flight(partitions):
                 steps.come_to(Step.IN_DRAIN)
 
-    joining.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
-    joining.Ledger = SteppedLedger  # type: ignore[attr-defined]
+    session.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
+    session.Ledger = SteppedLedger  # type: ignore[attr-defined]
 
 
 def _share_tasks() -> None:
     """Have a task read all partitions with few records, as it does where there are many of them."""
-    cycle.rule_of_sharing = functools.partial(rule_of_sharing, least=1)  # type: ignore[attr-defined]
+    planner.LEAST_TASKS = 1, 1
 
 
 def _write_the_next_format() -> None:
     """Make this process, the runner of one query, write records that have a field more and a higher version."""
 
-    class NextFencedCommits(joining.FencedCommits):  # type: ignore[misc, name-defined]
+    class NextFencedCommits(session.FencedCommits):  # type: ignore[misc, name-defined]
         def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
             text: str = super()._encoded(partition, record)
             return NEXT_FORMAT + text.removeprefix(THIS_FORMAT)
@@ -191,4 +190,4 @@ def _write_the_next_format() -> None:
         return read_commit(offset, metadata, cluster_id, epoch=epoch)
 
     fenced_commits.read_commit = read_both  # type: ignore[attr-defined]
-    joining.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]
+    session.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]

@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_groupsource.group.brokers_answer import ask_brokers
-from spark_groupsource.group.survey import AskBrokers
+from spark_groupsource.group.survey import AskBrokers, ask_brokers
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses, to_validate
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -118,7 +117,6 @@ class Driver(Membership):
         twin.ledger._held_ranges = twin_of(self.ledger._held_ranges)
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
         twin.ledger._closing = twin_of(self.ledger._closing)
-        twin.ledger._closing._retries = twin_of(self.ledger._closing._retries)
         twin.lived, twin.dead = dict(self.lived), dict(self.dead)
         twin.ledger._commits = FakeCommits(world, twin)
         twin.ledger._adopting = adopting = copy_of(self.ledger._adopting)
@@ -177,7 +175,7 @@ class Driver(Membership):
         due: list[tuple[object, ...]] = []
         if self.untold and not self.draining:
             due.append(("on_assign", self.name))
-        if self.ledger._adopting._partitions - self.ledger._draining or self.looks.answered:
+        if self.ledger._adopting.partitions - self.ledger._draining or self.looks.answered:
             due.append(("idle", self.name))
         if self.reports.waits or self.ledger._closing._unclosed:
             due.append(("close", self.name))

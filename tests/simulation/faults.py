@@ -13,8 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_groupsource.errors import CommitError, CommitOutcomeUnknown, GenerationChanged
-from spark_groupsource.group.brokers_answer import BrokersAnswer
 from spark_groupsource.group.ledger import Claims, Ledger
+from spark_groupsource.group.survey import BrokersAnswer
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.rules import HeldClaims, Stream

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from spark_groupsource.errors import BrokerUnavailable, TopicNotFound
-from spark_groupsource.group.brokers_answer import BrokersAnswer
 from spark_groupsource.group.evidence import Answer, Question, find_out
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Claims, Ledger
+from spark_groupsource.group.survey import BrokersAnswer
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, mark_of
 from spark_groupsource.handoff.rules import HOLD, HeldClaims, Stream
 from spark_groupsource.observer import UNOBSERVED

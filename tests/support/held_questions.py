@@ -6,7 +6,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeVar
 
-from spark_groupsource.group.questions import Questions
+from spark_groupsource.group.threads import Questions
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -28,6 +28,11 @@ class HeldQuestions(Questions[Q, A]):
             return False
         self._answer(self.waiting.pop(number))
         return True
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer to take."""
+        return not self._answers.empty()
 
     @property
     def answers(self) -> list[tuple[Q, A | Exception]]:

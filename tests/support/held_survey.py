@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groupsource.group.brokers_answer import BrokersAnswer
-from spark_groupsource.group.survey import AskBrokers, Question, Survey
+from spark_groupsource.group.survey import AskBrokers, BrokersAnswer, Question, Survey
 from tests.support.held_questions import HeldQuestions
 
 
@@ -26,7 +25,7 @@ class HeldSurvey(Survey):
     def clone(self, ask_brokers: AskBrokers) -> HeldSurvey:
         twin = type(self)(ask_brokers)
         twin._questions = self._questions.clone(twin._questions._find_out)
-        twin._open, twin._unanswered = dict(self._open), set(self._unanswered)
+        twin._open, twin.unanswered = dict(self._open), set(self.unanswered)
         return twin
 
     def key(self) -> tuple[object, ...]:
@@ -34,7 +33,7 @@ class HeldSurvey(Survey):
         return (
             tuple(self._key_of(question) for question in self.waiting),
             tuple((self._key_of(question), repr(answer)) for question, answer in self._questions.answers),
-            frozenset(self._unanswered),
+            frozenset(self.unanswered),
         )
 
     def _key_of(self, question: Question) -> tuple[object, ...]:

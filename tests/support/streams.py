@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.survey import Survey, ask_brokers
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition

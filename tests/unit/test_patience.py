@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from spark_groupsource.patience import Deadline, Failures, Retries, doubled
+from spark_groupsource.patience import Deadline, Failures, doubled
 
 
 class Time:
@@ -77,18 +77,6 @@ def test_a_pause_after_a_failure_ends_in_its_error_once_the_deadline_is_over(tim
     with pytest.raises(OSError, match="taken"):
         until.pause_after(error, 6)
     assert time.now == 112
-
-
-def test_what_failed_is_due_after_the_interval_or_when_there_is_something_new(time: Time) -> None:
-    retries = Retries(interval_s=2, clock=time)
-    assert retries.due
-    retries.failed()
-    assert not retries.due
-    time.now += 2
-    assert retries.due
-    retries.failed()
-    retries.make_due()
-    assert retries.due
 
 
 def test_each_of_many_has_a_patience_of_its_own_from_its_first_failure_in_a_row(time: Time) -> None:

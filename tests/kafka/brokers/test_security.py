@@ -18,7 +18,7 @@ from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query import joining
+from spark_groupsource.query import session
 from spark_groupsource.query.cycle import Cycle
 from tests.support.secured import PASSWORD, WRONG, Secured, secured_broker
 from tests.support.streams import MemberStream, member_stream
@@ -85,7 +85,7 @@ def refusals(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     """The errors of some steps, by default of all four, which are made at the same time; none of them shows a secret."""
     monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 10.0)
     monkeypatch.setattr(topics, "FIRST_TIMEOUTS_S", (5.0,))
-    monkeypatch.setattr(joining, "FIRST_FETCH_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(session, "AT_START_S", 1.0)
 
     def collect(options: Mapping[str, str], *steps: Callable[[Mapping[str, str]], object]) -> list[GroupKafkaError]:
         with ThreadPoolExecutor() as pool:

@@ -119,7 +119,7 @@ def test_a_run_that_joins_a_full_group_again_waits_for_its_place(
         second.until_planning(1)
 
     session = first.session
-    leave_group, session._joining.leave = session._joining.leave, leave  # type: ignore[method-assign]
+    leave_group, session.leave = session.leave, leave  # type: ignore[method-assign]
     session.begin_call()
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(session.as_member, first.cycle._stream(first.done, first.done.plan), first.done, step)
@@ -127,5 +127,5 @@ def test_a_run_that_joins_a_full_group_again_waits_for_its_place(
         assert not taken.done(), taken.exception()
         second.cycle.stop()
         assert taken.result(180) == "done"
-    session._joining.leave = leave_group  # type: ignore[method-assign]
+    session.leave = leave_group  # type: ignore[method-assign]
     first.until_planning(1)

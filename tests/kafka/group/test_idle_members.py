@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.losses import PartitionLoss
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import assignment_wait
-from spark_groupsource.query.loss_watch import Examined, LossWatch
+from spark_groupsource.query.loss_watch import LossWatch
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf, offsets_of, running
 from tests.support.waiting import until
@@ -120,13 +121,15 @@ def test_available_now_is_expelled_at_the_moment_of_its_plan(
     examine = LossWatch.examine
     expelled: list[bool] = []
 
-    def expelled_after(watch: LossWatch, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
-        examined = examine(watch, stream, records)
+    def expelled_after(
+        watch: LossWatch, stream: Stream, records: Mapping[TopicPartition, CommitRecord]
+    ) -> Sequence[PartitionLoss]:
+        losses = examine(watch, stream, records)
         if not expelled:
             expelled.append(True)
             run.session.once(lambda _: time.sleep(7))
             until(lambda: not run.positions, "the group has expelled the member")
-        return examined
+        return losses
 
     monkeypatch.setattr(LossWatch, "examine", expelled_after)
     assert offsets_of(run_available_now(run)) == {0: [*range(10)], 1: [*range(10)]}

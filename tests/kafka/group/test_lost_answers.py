@@ -216,7 +216,7 @@ def test_describe_shows_what_differs(
     brokers: Brokers,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_groupsource.query.joining.watch", lambda *_: None)
+    monkeypatch.setattr("spark_groupsource.query.session.watch", lambda *_: None)
     keeper, newcomer = proxied(filled), direct(filled)
     keeper.until_planning(6)
     lose_assignment(proxy, client, filled, 3)

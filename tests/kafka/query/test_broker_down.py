@@ -20,8 +20,8 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.group.brokers_answer import BrokersAnswer, ask_brokers
 from spark_groupsource.group.member import State
+from spark_groupsource.group.survey import BrokersAnswer, ask_brokers
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
@@ -80,7 +80,7 @@ def test_a_leader_that_is_away_when_the_stream_begins_is_asked_later_and_the_oth
     """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""
     monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
     # So long it asks for the start of the third partition, and the two others have to answer within it.
-    monkeypatch.setattr(starting_offsets, "ASK_LEADERS_S", 20.0)
+    monkeypatch.setattr(starting_offsets, "AT_START_S", 20.0)
     name, node = led_apart(three)
     node.kill()
     a = Query(latest(three, name))

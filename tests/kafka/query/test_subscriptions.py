@@ -55,7 +55,7 @@ class TestTopicsThatOverlapInPart:
         record_of: RecordOf,
         protocol: str,
     ) -> None:
-        monkeypatch.setattr(evidence, "LOOK_ELSEWHERE_EVERY_S", 1.0)
+        monkeypatch.setattr(evidence, "ASK_GROUP_EVERY_S", 1.0)
         first, shared, last = topic(partitions=2), topic(), topic()
         group = {"kafka.group.id": f"group-of-{shared}", "handoff.drainTimeout": "2s", "kafka.group.protocol": protocol}
         a = query(first, subscribe=f"{first},{shared}", **group)

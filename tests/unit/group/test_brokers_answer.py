@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from spark_groupsource.group.brokers_answer import BrokersAnswer, ask_brokers, warn_of_another_cluster
+from spark_groupsource.group.survey import BrokersAnswer, ask_brokers, warn_of_another_cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.losses import Cause
 from spark_groupsource.handoff.rules import Stream

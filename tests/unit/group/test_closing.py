@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S, Closing, Report, believed
+from spark_groupsource.group.closing import Closing, Report, believed
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import RETRY_LATER_S
 
 CLAIMED = Stream("me", logged=4, durable=3)
 
@@ -65,7 +66,7 @@ class TestClosing:
         closing.believe(CLAIMED)
         closing.failed(4, passing=True)
         assert not closing.due
-        now[0] = CLOSE_AGAIN_AFTER_S
+        now[0] = RETRY_LATER_S
         assert closing.due
         assert closing.given_up == -1
         closing.failed(4, passing=False)

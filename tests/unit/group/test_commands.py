@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from spark_groupsource.group.commands import Commands
+from spark_groupsource.group.threads import Commands
 
 
 def fail() -> None:
@@ -26,11 +26,11 @@ def test_each_step_gets_its_result_or_its_own_error() -> None:
     commands = Commands()
     good, bad, last = commands.put(lambda: 7), commands.put(fail), commands.put(lambda: 8)
     commands.serve(0)
-    assert good.reply.get(timeout=0) == (True, 7)
-    succeeded, error = bad.reply.get(timeout=0)
+    assert good.get(timeout=0) == (True, 7)
+    succeeded, error = bad.get(timeout=0)
     assert not succeeded
     assert isinstance(error, ValueError)
-    assert last.reply.get(timeout=0) == (True, 8)
+    assert last.get(timeout=0) == (True, 8)
 
 
 def test_serving_waits_for_the_first_step_and_ends_when_it_is_woken() -> None:
@@ -48,4 +48,4 @@ def test_steps_that_are_left_at_the_end_are_refused() -> None:
     commands.wake()
     closed = RuntimeError("closed")
     commands.refuse(closed)
-    assert left.reply.get(timeout=0) == (False, closed)
+    assert left.get(timeout=0) == (False, closed)

@@ -8,19 +8,18 @@ from typing import cast
 
 import pytest
 
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.coordinator_watch import (
     COMPARE_AGAIN_S,
     COMPARE_EVERY_S,
     DISAGREES_S,
-    WATCH_STEP_S,
     CoordinatorWatch,
     Disagreement,
     rejoin_reason,
 )
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import LOOK_AT_MEMBER_EVERY_S, Assignment, Member, State
 from spark_groupsource.partition import TopicPartition
 
 
@@ -69,7 +68,9 @@ class Play:
             self.state = State.LEAVING
 
         self.happens[seconds] = leave
-        watch = CoordinatorWatch(cast("Member", self), "billing", self, clock=lambda: self.now, sleep=self.sleep)
+        watch = CoordinatorWatch(
+            cast("Member", self), "billing", cast(GroupAdminProcess, self), clock=lambda: self.now, sleep=self.sleep
+        )
         watch.run()
         assert self.closed
         return self
@@ -109,7 +110,7 @@ def test_after_a_request_that_timed_out_it_is_asked_soon(play: Play) -> None:
     play.happens[3.0] = timed_out
     play.answer = some(0)
     play.until(3 + DISAGREES_S + 2 * COMPARE_AGAIN_S + 2)
-    assert play.asked[0] <= 3 + COMPARE_AGAIN_S + 2 * WATCH_STEP_S
+    assert play.asked[0] <= 3 + COMPARE_AGAIN_S + 2 * LOOK_AT_MEMBER_EVERY_S
     ((_, why),) = play.rejoins
     assert "this driver has orders-1, which is assigned to others" in why
 

@@ -11,7 +11,6 @@ import pytest
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized
 from spark_groupsource.group.evidence import (
     ADOPTED_WITHIN_S,
-    LOOK_ELSEWHERE_EVERY_S,
     Answer,
     ConfirmedPlans,
     Question,
@@ -21,6 +20,7 @@ from spark_groupsource.group.evidence import (
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat, OwedRange, mark_of
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.timeouts import ASK_GROUP_EVERY_S
 from tests.support.held_questions import HeldQuestions
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def test_other_topics_are_asked_for_a_plan_at_once_and_then_now_and_then(group: 
     assert plans.find() == ["here", "elsewhere"]
     assert plans.find() == ["here"], "they were just asked"
     assert plans.find(TWO) == ["here", "elsewhere"], "another stream's plan"
-    plans.now = LOOK_ELSEWHERE_EVERY_S
+    plans.now = ASK_GROUP_EVERY_S
     group.elsewhere = [done("them", 7), done("me", 9)]
     assert plans.find() == ["here", "elsewhere"]
     assert plans.done(ME) == {"me": 4, "them": 7}, "no record knows more of a stream than its own checkpoint"
@@ -137,7 +137,7 @@ def test_a_stream_is_protected_until_other_topics_were_asked_for_its_plan(group:
     assert plans.protects() == {"them"}, "it may have confirmed the range elsewhere: nobody rereads it"
     group.failing = {}
     assert plans.find() == ["here"], "a request that failed is not repeated at once"
-    plans.now = LOOK_ELSEWHERE_EVERY_S
+    plans.now = ASK_GROUP_EVERY_S
     plans.find()
     assert plans.protects() == frozenset()
 
@@ -157,7 +157,7 @@ def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
 ) -> None:
     plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     question = plans.held.waiting[0]
-    plans.held.waiting[0] = Question(None, question.asked_elsewhere, True, True, False)  # type: ignore[arg-type]
+    plans.held.waiting[0] = Question(None, question.worth_a_search, False)  # type: ignore[arg-type]
     plans.answer(failed=True)
     assert "TypeError" in caplog.text
     assert plans.find() == ["here", "elsewhere"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged
-from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
 from spark_groupsource.group.ledger import BLOCKED_AFTER_S, SETTLE_BETWEEN_TRIGGERS_S
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.handoff.rules import HeldClaims
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.timeouts import RETRY_LATER_S
 from tests.support.group_in_memory import GroupInMemory
 
 ORDERS, MORE, RETURNS = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("returns", 0)
@@ -152,7 +152,7 @@ class TestAReportThatAPlanIsDurable:
         group.commit_fails = None
         group.ledger.idle()
         assert group.record(ORDERS).open, "not at once"
-        group.now += CLOSE_AGAIN_AFTER_S
+        group.now += RETRY_LATER_S
         group.ledger.idle()
         assert group.record(ORDERS).open == ()
 
@@ -280,7 +280,7 @@ class TestRangesThatAreHeldForAnotherStream:
         group.acquire(ORDERS)
         group.answer_about_others()
         group.now += 3
-        group.ledger.ask_which_plans_are_done()
+        group.ledger.begin_plan()
         group.answer_about_others()
         assert self.owed(group) == ["them"]
         group.commits[RETURNS] = self.DONE

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer
 
 from spark_groupsource.errors import MembershipError
-from spark_groupsource.group.member import PREDECESSORS, Member, RecordKeeper, State, generation_of
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.group.member import PREDECESSORS, Member, State, generation_of
 
 
 def test_every_state_can_be_reached_and_only_the_first_has_no_predecessor() -> None:
@@ -44,7 +45,7 @@ def test_a_member_is_closed_without_a_join_of_its_thread_which_a_second_signal_w
     member = Member(settings, ["orders"], drain_timeout_s=1.0)
     monkeypatch.setattr(member._thread, "join", lambda *_: pytest.fail("a join in a signal handler may wait for its own thread"))
     member.close()
-    member.start(cast(RecordKeeper, SimpleNamespace(idle=lambda: None)))
+    member.start(cast(Ledger, SimpleNamespace(idle=lambda: None)))
     for _ in range(2):
         member.close(60.0)
         assert member.state is State.LEFT

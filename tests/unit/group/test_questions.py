@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from spark_groupsource.group.questions import Questions
+from spark_groupsource.group.threads import Questions
 from tests.support.waiting import until
 
 
@@ -21,7 +21,7 @@ def test_a_question_is_asked_on_another_thread_and_its_answer_is_taken_on_this_o
     questions.ask(4)
     assert questions.take() is None
     go_on.set()
-    until(lambda: questions.answered, "an answer")
+    until(lambda: not questions._answers.empty(), "an answer")
     assert questions.take() == (4, 40)
     assert questions.take() is None
     assert [thread.name for thread in asked_on] == ["asking"]
@@ -35,5 +35,5 @@ def test_an_error_comes_with_the_question_that_it_is_about() -> None:
 
     questions = Questions(find_out, thread="asking")
     questions.ask("who leads?")
-    until(lambda: questions.answered, "an answer")
+    until(lambda: not questions._answers.empty(), "an answer")
     assert questions.take() == ("who leads?", error)

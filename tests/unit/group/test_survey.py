@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.group.brokers_answer import BrokersAnswer
+from spark_groupsource.group.survey import BrokersAnswer
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition

@@ -1,11 +1,8 @@
-"""What the next plan reads, and the offset that Spark gets."""
+"""The offset that Spark gets for the next plan."""
 
 from __future__ import annotations
 
-import pytest
-
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.handoff.next_plan import next_offset, next_ranges
 from spark_groupsource.handoff.plan_offset import AT_END, PlanOffset, Starts
 from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
@@ -15,32 +12,12 @@ FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
 RETURNS = TopicPartition("returns", 0)
 
 
-@pytest.mark.parametrize(
-    ("least", "expected"),
-    [
-        (None, {FIRST: (OffsetRange(5, 10),)}),
-        (7, {FIRST: (OffsetRange(5, 10),)}),
-        (8, {}),
-    ],
-    ids=["it does not wait", "enough", "too few"],
-)
-def test_a_plan_waits_for_offsets_and_counts_those_that_are_read_again(least: int | None, expected: Ranges) -> None:
-    again = {FIRST: (OffsetRange(1, 3),)}
-    planned = next_ranges({FIRST: 5}, {FIRST: 10}, again, least=least, most=None)
-    assert planned == {where: (*again[where], *ranges) for where, ranges in expected.items()}
-
-
-def test_a_plan_reads_no_more_than_the_limit() -> None:
-    assert next_ranges({FIRST: 5}, {FIRST: 10}, {}, least=None, most=2) == {FIRST: (OffsetRange(5, 7),)}
-
-
 def offset_after(
     planned: Ranges, *, known_id: str | None = ID, id_now: str | None = None, starts: Starts | None = None
 ) -> PlanOffset:
     records = {where: CommitRecord(stream="s", logged=4, done=4, next=0, topic_id=known_id) for where in planned}
     start = PlanOffset.build(stream="s", plan=4, generation=1, member="before", group="billing", ranges={})
-    return next_offset(
-        start,
+    return start.following(
         planned,
         records,
         {} if id_now is None else {"orders": id_now},

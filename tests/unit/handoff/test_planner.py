@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_groupsource.handoff.planner import Sharing, available, granted_part, lag, pieces, plan, rule_of_sharing, tasks
+from spark_groupsource.handoff.planner import Sharing, granted_part, lag, pieces, plan, rule_of_sharing, tasks
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 
@@ -48,8 +48,10 @@ class TestRangesThatAreReadAgain:
         assert plan({tp(0): 10}, {tp(0): 20}, 5, reread=self.again) == {tp(0): ((2, 6), (10, 10))}
         assert plan({tp(0): 10}, {tp(0): 20}, 7, reread=self.again) == {tp(0): ((2, 6), (6, 8), (10, 11))}
 
-    def test_count_as_available(self) -> None:
-        assert available({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 3}, self.again) == 4 + 2 + 2 + 3
+    @pytest.mark.parametrize("least", [0, 4 + 2 + 2 + 3, 12], ids=["it does not wait", "enough", "too few"])
+    def test_count_when_a_plan_waits_for_offsets(self, least: int) -> None:
+        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 3}, min_offsets=least, reread=self.again)
+        assert planned == ({} if least == 12 else {tp(0): ((2, 6), (6, 8), (10, 12)), tp(1): ((0, 3),)})
 
     def test_share_the_limit_with_other_partitions_in_proportion_to_what_is_to_be_read(self) -> None:
         planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, reread=self.again)

@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.assignment_wait import QUIET_S, REBALANCE_S, AssignmentWait
-from spark_groupsource.query.session import Session
+from spark_groupsource.query.assignment_wait import QUIET_S, AssignmentWait
+from spark_groupsource.query.session import REBALANCE_S, Session
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BOTH = frozenset({ONE, TWO})

@@ -14,16 +14,14 @@ import pytest
 
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import ClaimTimeout, CommitOutcomeUnknown, OffsetError
-from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import Member, State
+from spark_groupsource.group.member import Assignment, Member, State
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.patience import Deadline
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.query.joining import Joining
+from spark_groupsource.query.session import Session
 from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from tests.support.group_in_memory import LOG_START, GroupInMemory
 from tests.support.options import parse
@@ -46,7 +44,7 @@ class Run:
         monkeypatch.setattr(Topics, "cluster_id", lambda _: self.cluster)
         monkeypatch.setattr(Topics, "ends", self.ends_of)
         monkeypatch.setattr(Topics, "starts", lambda _, partitions: dict.fromkeys(partitions, LOG_START))
-        monkeypatch.setattr(Joining, "join", self.join)
+        monkeypatch.setattr(Session, "_join_group", self.join)
         monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", 0.0)
         times = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms"}
         self.cycle = Cycle(parse(**{"subscribe": "orders,returns", "startingOffsets": "earliest", **times, **options}))
@@ -59,7 +57,7 @@ class Run:
     def ends_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self.ends[partition] for partition in partitions}
 
-    def join(self, stream: Stream, _: PlanOffset, __: Deadline) -> tuple[Member, Ledger]:
+    def join(self, stream: Stream, _: PlanOffset) -> tuple[Member, Ledger]:
         held = self.group.commits if self.groups else {}
         self.groups.append(GroupInMemory(stream))
         self.group.commits |= held

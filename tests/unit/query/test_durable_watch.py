@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,16 +16,14 @@ from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import (
     CLOSED_S,
     LONGEST_PAUSE_S,
-    READ_LATER_EVERY_S,
-    READ_REPORT_EVERY_S,
-    RECENTLY_CLAIMED_S,
     REPORTED_WITHIN_S,
     UNREPORTED_S,
     Claim,
     DurableWatch,
 )
+from spark_groupsource.query.session import Session
 from spark_groupsource.reports.driver_reports import DriverReports
-from spark_groupsource.timeouts import AT_STOP_S
+from spark_groupsource.timeouts import AT_STOP_S, READ_REPORT_EVERY_S
 from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until
 
@@ -51,20 +50,23 @@ class Watched:
         self.seconds: Callable[[], float] = time.monotonic
         self.looked = 0
         self.reports = reports
-        self.watch = DurableWatch(
-            None if location is None else str(location),
-            report=self._report,
-            closed=lambda plan: self.closed >= plan,
-            cannot_close=lambda plan: self.given_up >= plan,
-            is_urgent=lambda: self.draining,
-            reports=reports,
-            clock=self.clock,
-        )
+        self.watch = DurableWatch(None if location is None else str(location), cast(Session, self), reports, clock=self.clock)
 
     def clock(self) -> float:
         return self.seconds() + self.ahead
 
-    def _report(self, stream: str, plan: int) -> None:
+    # What the watch asks: it takes this for the run's session.
+
+    def is_closed(self, plan: int) -> bool:
+        return self.closed >= plan
+
+    def cannot_close(self, plan: int) -> bool:
+        return self.given_up >= plan
+
+    def is_draining(self) -> bool:
+        return self.draining
+
+    def report_durable(self, stream: str, plan: int) -> None:
         self.reported.append((stream, plan))
         self.closed = plan
 
@@ -93,7 +95,7 @@ Watch = Callable[[str], Watched]
 @pytest.fixture(autouse=True)
 def first_read_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine it may take longer than a claim would wait."""
-    monkeypatch.setattr(durable_watch, "FIRST_READ_S", 90.0)
+    monkeypatch.setattr(durable_watch, "AT_START_S", 90.0)
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ def watched(checkpoint: Checkpoint, reports: Counted) -> Iterator[Watch]:
 def test_each_plan_is_reported_once_when_it_is_durable(
     watched: Watch, checkpoint: Checkpoint, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable_watch, "READ_LATER_EVERY_S", 0.1)
+    monkeypatch.setattr(durable_watch, "READ_CHECKPOINT_EVERY_S", 0.1)
     run = watched(way)
     for plan in (0, 1, 2):
         checkpoint.log(plan + 5, plan)
@@ -189,7 +191,7 @@ def test_the_checkpoint_is_found_again_when_micro_batches_were_left_out(
     watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stateful query has micro-batches without new data."""
-    monkeypatch.setattr(durable_watch, "READ_LATER_EVERY_S", 0.1)
+    monkeypatch.setattr(durable_watch, "READ_CHECKPOINT_EVERY_S", 0.1)
     run = watched("checkpoint")
     checkpoint.log(5, 0)
     checkpoint.commit(5)
@@ -219,7 +221,7 @@ def test_the_first_claim_waits_until_a_file_that_seems_to_be_wrong_is_known_to_b
     watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look saw it half-written: a query with another source before this one."""
-    monkeypatch.setattr(durable_watch, "READ_LATER_EVERY_S", 0.1)
+    monkeypatch.setattr(durable_watch, "READ_CHECKPOINT_EVERY_S", 0.1)
     run = watched("checkpoint")
     checkpoint.log(9, 0)
     whole = checkpoint.read(9)
@@ -256,12 +258,12 @@ def test_a_location_that_cannot_be_read_is_one_warning_and_reports_still_count(
 
 def test_a_file_system_that_hangs_delays_one_claim_and_no_report(watched: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
-    monkeypatch.setattr(durable_watch, "FIRST_READ_S", 0.1)
+    monkeypatch.setattr(durable_watch, "AT_START_S", 0.1)
     monkeypatch.setattr(DurablePlans, "locate", lambda *_: hangs.wait())
     run = watched("checkpoint")
     try:
         run.claim(0)
-        monkeypatch.setattr(durable_watch, "FIRST_READ_S", 600.0)
+        monkeypatch.setattr(durable_watch, "AT_START_S", 600.0)
         run.reports.write(STREAM, 0)
         run.until_reported(0)
         run.claim(1)
@@ -558,17 +560,6 @@ class TestWithoutTheThreads:
             run.ahead += 10
         assert run.reported == [(STREAM, 3)]
         assert run.watch._can_notice
-
-    def test_the_report_is_looked_at_often_at_first_and_when_somebody_waits(self, watched: Watch) -> None:
-        run = watched("report")
-        run.hold(3)
-        assert run.watch._poll_report() == READ_REPORT_EVERY_S
-        run.ahead += 2 * RECENTLY_CLAIMED_S
-        assert run.watch._poll_report() == READ_LATER_EVERY_S
-        run.draining = True
-        assert run.watch._poll_report() == READ_REPORT_EVERY_S
-        run.draining, run.watch._stopping = False, True
-        assert run.watch._poll_report() == READ_REPORT_EVERY_S
 
     def test_the_checkpoint_of_another_stream_is_one_error_in_the_log(
         self, watched: Watch, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture

@@ -15,12 +15,11 @@ from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.observer import Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query import joining as module
-from spark_groupsource.query.joining import Joining
+from spark_groupsource.query import session as module
+from spark_groupsource.query.session import Session
 from tests.support.options import BASE, parse
 
 
@@ -45,9 +44,9 @@ def test_a_start_that_takes_too_long(partitions: frozenset[TopicPartition], kind
         close=lambda: closed.append(True),
     )
     ledger = SimpleNamespace(ready=lambda: False)
-    joining = cast(Joining, SimpleNamespace(_options=parse()))
+    session = cast(Session, SimpleNamespace(_options=parse(), deadline=Deadline(0.05)))
     with pytest.raises(kind, match=text):
-        Joining._wait_assigned(joining, cast(Member, member), cast(Ledger, ledger), Deadline(0.05), Stream("a"))
+        Session._wait_assigned(session, cast(Member, member), cast(Ledger, ledger), Stream("a"))
     assert closed
 
 
@@ -62,10 +61,10 @@ def test_a_query_that_is_stopped_waits_to_join_only_if_it_has_something_to_confi
         close=lambda: None,
     )
     ledger = SimpleNamespace(may_be_claimed=may_be_claimed)
-    joining = cast(Joining, SimpleNamespace(_options=parse(), _is_stopping=lambda _: True))
+    session = cast(Session, SimpleNamespace(_options=parse(), deadline=Deadline(0.05), _is_stopping=lambda _: True))
     waits = pytest.raises(AssignmentTimeout) if may_be_claimed or durable < 4 else nullcontext()
     with waits:
-        Joining._wait_assigned(joining, cast(Member, member), cast(Ledger, ledger), Deadline(0.05), Stream("a", 4, durable))
+        Session._wait_assigned(session, cast(Member, member), cast(Ledger, ledger), Stream("a", 4, durable))
 
 
 @pytest.mark.parametrize(("protocol", "attempts"), [("classic", 1), ("consumer", 3)])
@@ -79,11 +78,11 @@ def test_a_query_whose_instance_id_is_taken_joins_again_only_under_the_new_proto
 
     options = parse(**{"kafka.group.protocol": protocol, "kafka.group.instance.id": "driver-1"})
     starting_offsets = SimpleNamespace(begin=lambda _: None)
-    joining = cast(Joining, SimpleNamespace(_options=options, _starting_offsets=starting_offsets, _join_once=join_once))
     newest = PlanOffset.build(stream="s", plan=4, generation=1, member="m", group="billing", ranges={})
     deadline = Deadline(100, clock=lambda: 200.0 * (len(joined) >= attempts), sleep=lambda _: None)
+    parts = {"_options": options, "_starting_offsets": starting_offsets, "_join_once": join_once, "deadline": deadline}
     with pytest.raises(MemberFenced):
-        Joining.join(joining, Stream("s", 4, 3), newest, deadline)
+        Session._join_group(cast(Session, SimpleNamespace(**parts)), Stream("s", 4, 3), newest)
     assert len(joined) == attempts
 
 
@@ -107,10 +106,10 @@ def given_to_its_parts(monkeypatch: pytest.MonkeyPatch, options: Options) -> dic
     monkeypatch.setattr(module, "FencedCommits", lambda *_, **__: None)
     monkeypatch.setattr(module, "Ledger", ledger)
     topics = cast(Topics, SimpleNamespace(cluster_id=lambda: "cluster", starts=None))
-    parts: Any = (TopicIds(lambda _: {}), None)
-    joining = Joining(options, topics, *parts, is_stopping=lambda _: False, observer=Observer())
+    parts: Any = (TopicIds(lambda _: {}), None, None)
+    session = Session(options, topics, *parts, is_stopping=lambda _: False)
     with pytest.raises(Made):
-        joining._join_once(Stream("a"), Deadline(1))
+        session._join_once(Stream("a"))
     return {name: value for name, value in given.items() if name not in {"survey", "reader", "observer"}}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import pytest
@@ -33,7 +32,7 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
     monkeypatch.setattr(Topics, "_offsets", without_leader)
     options = parse(**{"kafkaConsumer.pollTimeoutMs": "100"})
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=0.1)
-    watch = LossWatch(options, topics, TopicIds(topics.ids), clock=time.monotonic)
+    watch = LossWatch(options, topics, TopicIds(topics.ids))
     watch.fix_target(Deadline(0.5))
     assert (
         "this run does not read 1 partitions, because their leaders did not answer within assignmentTimeout: orders-2."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +22,6 @@ from spark_groupsource.errors import (
     MemberUnknown,
     TopicNotFound,
 )
-from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member, State
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -31,10 +30,11 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.loss_watch import LossWatch
-from spark_groupsource.query.session import STEP_S, Action, Session, action_after
+from spark_groupsource.query.session import REBALANCE_S, Action, Session, action_after
+from spark_groupsource.timeouts import RETRY_LATER_S
 from tests.support.group_in_memory import GroupInMemory
+from tests.support.options import parse
 
 KEPT, OLD = TopicPartition("kept", 0), TopicPartition("old", 0)
 PLAN: Ranges = {KEPT: (OffsetRange(7, 10),), OLD: (OffsetRange(7, 9),)}
@@ -72,13 +72,13 @@ class Run(Session):
             commit(records)
 
         self.group.commit = failing  # type: ignore[method-assign]
+        loss_watch = SimpleNamespace(just_deleted=self.just_deleted, deleted_ranges=self.deleted, warn=self.warned.extend)
+        unused: Any = None
         super().__init__(
-            cast(Joining, SimpleNamespace(join=self.join, leave=self.note_leaving)),
-            cast(
-                LossWatch, SimpleNamespace(just_deleted=self.just_deleted, deleted_ranges=self.deleted, warn=self.warned.extend)
-            ),
-            patience_s=patience_s,
-            fail_on_data_loss=fail,
+            parse(assignmentTimeout=f"{patience_s:.0f}s", failOnDataLoss=str(fail)),
+            *(unused, unused, unused),
+            cast(LossWatch, loss_watch),
+            is_stopping=lambda _: False,
             clock=lambda: self.now,
         )
         self.group.acquire(KEPT, OLD)
@@ -95,9 +95,9 @@ class Run(Session):
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
-        assert (stream, newest, deadline) == (STREAM, NEWEST, self.deadline)
-        self.time_to_join.append(deadline.left)
+    def _join_group(self, stream: Stream, newest: PlanOffset) -> tuple[Member, Ledger]:
+        assert (stream, newest) == (STREAM, NEWEST)
+        self.time_to_join.append(self.deadline.left)
         member = SimpleNamespace(call=self.call, failure=self.failure, state=State.MEMBER)
         return cast(Member, member), self.group.ledger
 
@@ -106,7 +106,7 @@ class Run(Session):
             raise self.failure
         return step()
 
-    def note_leaving(self) -> None:
+    def leave(self) -> None:
         self.left += 1
 
     def delete(self) -> None:
@@ -201,7 +201,7 @@ def test_a_member_that_has_failed_or_was_refused_cannot_close_claims() -> None:
     run.group.pass_time(0)
     assert not run.cannot_close(0), "it is tried again"
     run.failures = [CommitRefused("too large")]
-    run.group.pass_time(CLOSE_AGAIN_AFTER_S)
+    run.group.pass_time(RETRY_LATER_S)
     assert run.cannot_close(0)
     assert not run.cannot_close(1)
 
@@ -226,8 +226,8 @@ def test_a_step_after_a_long_wait_of_the_call_is_tried_again_all_the_same() -> N
     assert run.step_deadline() is run.deadline
     run.now += 100.0
     step = run.step_deadline()
-    assert (step.left, run.deadline.left) == (STEP_S, 0)
-    run.now += STEP_S
+    assert (step.left, run.deadline.left) == (REBALANCE_S, 0)
+    run.now += REBALANCE_S
     assert step.over
     assert Run().step_deadline().left == 10.0, "never longer than the whole call"
 

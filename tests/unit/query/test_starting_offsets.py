@@ -10,11 +10,12 @@ import pytest
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, OptionError
-from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.member import Assignment
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query.starting_offsets import ASK_FOR_COMMITS_EVERY_S, ASK_LEADERS_S, StartingOffsets
+from spark_groupsource.query.starting_offsets import StartingOffsets
+from spark_groupsource.timeouts import ASK_GROUP_EVERY_S, AT_START_S
 from tests.support.options import parse
 
 ID, OTHER_ID = "a" * 22, "b" * 22
@@ -146,7 +147,7 @@ def test_what_a_leader_does_not_answer_is_kept_as_it_was_asked_and_does_not_dela
     brokers.away = {SECOND}
     start = starting(brokers, **options)
     assert start.for_new_stream(ALL)[SECOND] == unknown
-    assert brokers.now <= ASK_LEADERS_S + 3
+    assert brokers.now <= AT_START_S + 3
     assert "leaders of 1 partitions do not answer: orders-1." in caplog.text
     known = start.for_new_stream([FIRST])[FIRST]
     assert isinstance(known, int)
@@ -211,13 +212,13 @@ class TestAStartIsNeeded:
         start = begun(brokers, offset(dict.fromkeys(ALL, 10)))
         group.update(start)
         group.commits = {FIRST: Foreign(0)}
-        brokers.now += ASK_FOR_COMMITS_EVERY_S - 1
+        brokers.now += ASK_GROUP_EVERY_S - 1
         group.update(start)
         assert start.needed.keys() == set(ALL)
         brokers.now += 1
         group.update(start)
         assert start.needed.keys() == {SECOND, THIRD}
-        brokers.now += ASK_FOR_COMMITS_EVERY_S
+        brokers.now += ASK_GROUP_EVERY_S
         group.update(start)
         assert group.asked == [ALL, ALL, [SECOND, THIRD]]
         assert brokers.asked == 0
@@ -241,7 +242,7 @@ class TestAStartIsNeeded:
         group.update(start)
         assert start.needed == {FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}
         brokers.away = set()
-        brokers.now += ASK_FOR_COMMITS_EVERY_S
+        brokers.now += ASK_GROUP_EVERY_S
         group.update(start)
         assert start.needed == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
 

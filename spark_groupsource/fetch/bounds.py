@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.contract import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, throttled, timed_out
 from spark_groupsource.partition import TopicPartition

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchRange, Reader, Records
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader, Records
 from spark_groupsource.fetch.shared import read_one_by_one
 from spark_groupsource.native.libraries import NativeUnavailable, why_unavailable
 

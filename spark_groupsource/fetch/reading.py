@@ -30,11 +30,17 @@ from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
-from spark_groupsource.fetch.contract import FetchRange, Records
-from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
+from spark_groupsource.fetch.contract import (
+    FetchConsumer,
+    FetchRange,
+    FetchSettings,
+    MakeConsumer,
+    PartitionEvent,
+    Records,
+    Taken,
+)
 from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, cut_off, lost_ranges, remaining, report
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
-from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.timeouts import cut_believed_after_s
 

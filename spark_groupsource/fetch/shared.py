@@ -24,10 +24,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch.arrow_schema import has_not_null
 from spark_groupsource.fetch.consumer_cache import borrowed
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.intake import Intake, MakeShared, SharedConsumer
+from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings, Intake, MakeShared, Reader, SharedConsumer
 from spark_groupsource.fetch.reading import TASK_WAIT_S, refuse_nulls
-from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ import platform, sys
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.choice import installed_reader
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
 
 servers, topic = sys.argv[1:]

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch.bounds import BOUNDS_FIRST_WAIT_S, NoAnswer, ask_bounds, wait_for_bounds
-from spark_groupsource.fetch.intake import FetchConsumer, Throttling
+from spark_groupsource.fetch.contract import FetchConsumer, Throttling
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S

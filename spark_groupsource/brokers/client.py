@@ -14,9 +14,10 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.droppable import droppable
 from spark_groupsource.brokers.login_trouble import token_refused
-from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.oauth_callback import token_callback
 from spark_groupsource.brokers.process_limits import limit_reached, save_address_space, says_limit
-from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
+from spark_groupsource.brokers.repeated_lines import RepeatFilter
+from spark_groupsource.brokers.shared_token import SharedToken
 from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
@@ -43,7 +44,8 @@ error after half a minute or more, so an older error may come from a broker that
 
 
 def _logger(name: str) -> logging.Logger:
-    logger = logger_without_repetitions(name)
+    logger = logging.getLogger(name)
+    logger.addFilter(RepeatFilter(has_kinds=True))
     logger.addFilter(EnvironmentFilter())
     return logger
 
@@ -113,12 +115,12 @@ def make_client(
         AuthenticationFailed: The token callback returns no token.
         ProcessLimitReached: The process cannot get more memory or threads.
     """
-    given: dict[str, Any] = {**resolved(settings, reads=on_throttle is not None), "error_cb": on_error}
+    given = resolved(settings, reads=on_throttle is not None)
     if on_throttle is not None:
         given["throttle_cb"] = on_throttle
-    if OAUTH_CALLBACK in given:
-        given[OAUTH_CALLBACK] = tokens = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
-        given["error_cb"] = noticing_refusals(on_error, tokens)
+    tokens, given["error_cb"] = tokens_of(given, on_error)
+    if tokens is not None:
+        given[OAUTH_CALLBACK] = tokens
     save_address_space()
     try:
         client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
@@ -129,15 +131,28 @@ def make_client(
     return client
 
 
-def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallback) -> Callable[[KafkaError], None]:
-    """Wrap an error callback so that the next client gets a new token if the brokers refuse this client's token."""
+def tokens_of(
+    settings: Mapping[str, Any], on_error: Callable[[KafkaError], None]
+) -> tuple[SharedToken | None, Callable[[KafkaError], None]]:
+    """Return the client's token callback and its error callback, which makes the next client get a new token after a refusal.
+
+    Args:
+        settings: The client's settings. Without `kafka.oauth_cb`, there is no token callback.
+        on_error: The error callback.
+
+    Raises:
+        OptionError, AuthenticationFailed: As `token_callback` does.
+    """
+    if OAUTH_CALLBACK not in settings:
+        return None, on_error
+    tokens = token_callback(settings[OAUTH_CALLBACK], settings.get("sasl.oauthbearer.config"))
 
     def note(error: KafkaError) -> None:
         if token_refused(error):
             tokens.refused()
         on_error(error)
 
-    return note
+    return tokens, note
 
 
 def connect_early(client: object) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
@@ -41,9 +41,6 @@ STABLE_OFFSETS_S = 60.0
 
 STABLE_INTERVAL_S = 0.02
 """How often to check whether that transaction has ended."""
-
-T = TypeVar("T")
-
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic for groups. Each partition's leader coordinates the groups in that partition."""
@@ -132,10 +129,13 @@ class GroupAdmin:
                 return description
         raise of_new_kind(group, has_offsets=bool(self.offsets(group)))
 
-    def _described(self, group: str) -> Any:
-        doing = f"describing group {group}"
-        return self._of_group(
-            group, lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing
+    def _described(self, group: str, *, with_operations: bool = False) -> Any:
+        return self._ask(
+            lambda: self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=with_operations, request_timeout=REQUEST_TIMEOUT_S
+            )[group],
+            f"asking for the rights on group {group}" if with_operations else f"describing group {group}",
+            group,
         )
 
     def refuse_other_kinds(self, group: str) -> None:
@@ -184,15 +184,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"asking for the rights on group {group}"
-        description = self._of_group(
-            group,
-            lambda: self._admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
-            ),
-            doing,
-        )
-        return names_of(description.authorized_operations)
+        return names_of(self._described(group, with_operations=True).authorized_operations)
 
     def groups(self, part: str) -> list[str]:
         """Return the groups whose names contain `part` and that the user may describe. Each broker lists its own groups.
@@ -205,8 +197,7 @@ class GroupAdmin:
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
-        future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
-        found = self._answer(future, doing, "")
+        found = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing)
         # These are KafkaErrors, although confluent-kafka's documentation calls them exceptions.
         refused: list[Any] = found.errors
         if refused:
@@ -241,7 +232,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        found = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics", "")
+        found = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
         return sorted(name for name, topic in found.topics.items() if topic.error is None and not name.startswith("__"))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -264,10 +255,11 @@ class GroupAdmin:
         return id_text(self._topic(topic).topic_id)
 
     def _topic(self, topic: str) -> Any:
-        doing = f"looking up topic {topic}"
         asked = TopicCollection([topic])
-        answers = self._ask(lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S), doing, "")
-        return self._answer(answers[topic], doing, "")
+        return self._ask(
+            lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S)[topic],
+            f"looking up topic {topic}",
+        )
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         """Return the offset that `spec` selects in each partition, or -1 if no record is at or after its timestamp.
@@ -277,7 +269,7 @@ class GroupAdmin:
         """
         found = {}
         for partition, future in request_offsets(self._admin, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
-            offset = self._answer(future, f"asking for an offset of {partition}", "").offset
+            offset = self._ask(future.result, f"asking for an offset of {partition}").offset
             if offset < NO_RECORD:
                 raise BrokerUnavailable(
                     f"The leader of {partition} does not answer. Nothing was changed. Check that its broker is running and that "
@@ -295,17 +287,13 @@ class GroupAdmin:
             BrokerError: The brokers refuse some or all of the offsets. The message names the partitions that are committed.
         """
         doing = f"committing offsets of group {group}"
-        altered = [
-            KafkaTopicPartition(*partition, offset)
-            if metadata is None
-            else KafkaTopicPartition(*partition, offset, metadata=metadata)
-            for partition, offset in sorted(offsets.items())
-        ]
+        given = {} if metadata is None else {"metadata": metadata}
+        altered = [KafkaTopicPartition(*partition, offset, **given) for partition, offset in sorted(offsets.items())]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
-        found = self._of_group(
-            group,
-            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S),
+        found = self._ask(
+            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[group],
             doing,
+            group,
             _not_written,
         )
         refused = (answer for answer in found.topic_partitions or () if answer.error is not None)
@@ -325,12 +313,11 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers. The group may have been deleted, or may be deleted later.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"deleting group {group}"
         with suppress(GroupNotFound):
-            self._of_group(
+            self._ask(
+                lambda: self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group],
+                f"deleting group {group}",
                 group,
-                lambda: self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S),
-                doing,
                 _not_deleted,
             )
 
@@ -361,12 +348,12 @@ class GroupAdmin:
     def _kept(self, group: str, *, stable: bool = False) -> dict[TopicPartition, Kept]:
         doing = f"reading the commits of group {group}"
         asked = [ConsumerGroupTopicPartitions(group)]
+
+        def request() -> Any:
+            return self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S)[group]
+
         for _ in Deadline(STABLE_OFFSETS_S).attempts(STABLE_INTERVAL_S):
-            answer = self._of_group(
-                group,
-                lambda: self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S),
-                doing,
-            )
+            answer = self._ask(request, doing, group)
             found = answer.topic_partitions or ()
             refused = [answer for answer in found if answer.error is not None]
             if not any(answer.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for answer in refused):
@@ -395,33 +382,19 @@ class GroupAdmin:
                 error: KafkaError = failed.args[0]
                 return error.code() == KafkaError._PARTIAL  # a broker lists the group, but another broker does not answer
 
-    def _of_group(
-        self,
-        group: str,
-        request: Callable[[], Mapping[str, Future[Any]]],
-        doing: str,
-        explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
-    ) -> Any:
-        def answer() -> Any:
-            return request()[group].result()
-
-        return self._ask(answer, doing, group, explained)
-
-    def _answer(self, future: Future[T], doing: str, group: str) -> T:
-        return self._ask(future.result, doing, group)
-
     def _ask(
         self,
-        request: Callable[[], T],
+        request: Callable[[], Any],
         doing: str,
-        group: str,
+        group: str = "",
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
-    ) -> T:
-        """Return the answer to a request. Retry while the group's coordinator is missing or loading."""
+    ) -> Any:
+        """Return the answer to a request, which may be a future. Retry while the group's coordinator is missing or loading."""
         await_first_answer(self._admin, self._last_error, self._client_settings)
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
-                return request()
+                answer = request()
+                return answer.result() if isinstance(answer, Future) else answer
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
             if error.code() not in COORDINATOR_ERRORS:
@@ -439,8 +412,10 @@ def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
             f"{doing}: nothing was changed, because a member has joined, and now only members may commit. Stop the query or "
             "consumer, and run the command again."
         )
-    advice = "The offsets may have been committed, or may be committed later. Check with `groupkafka describe`, and run the "
-    advice += "command again."
+    advice = (
+        "The offsets may have been committed, or may be committed later. Check with `groupkafka describe`, and run the command "
+        "again."
+    )
     return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: advice})
 
 

@@ -34,7 +34,7 @@ from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.kafka_settings.client_id import name_clients
+from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.observer import Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import refuse_unknown
@@ -151,10 +151,9 @@ class Joining:
         """Make a member and its ledger, join the group with them, and wait for the assignment."""
         options = self._options
         self._observer.joining(stream.name)
-        client_settings, member_settings = options.client_settings(), options.member_settings()
-        name_clients(stream.name, client_settings, member_settings)
+        client_settings = named(options.client_settings(), stream.name)
         self._member = member = Member(
-            member_settings,
+            named(options.member_settings(), stream.name),
             options.subscription(),
             drain_timeout_s=options.drain_timeout_ms / 1000,
             observer=self._observer,

@@ -19,9 +19,7 @@ from spark_groupsource.brokers.broker_errors import LEARNED
 from spark_groupsource.brokers.client import LastError, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BrokerUnavailable
-
-FIRST_ANSWER_S = 3.0
-"""How long a new client waits for a broker's first answer before it tries the addresses."""
+from spark_groupsource.timeouts import SHORT_TIMEOUT_S
 
 CONNECT_S = 3.0
 """How long a connection to an address may take, including TLS and login. librdkafka's default is 30 s."""
@@ -51,7 +49,7 @@ def await_first_answer(admin: AdminClient, last_error: LastError, client_setting
     if last_error.is_answered:
         return
     try:
-        admin.describe_cluster(request_timeout=FIRST_ANSWER_S).result()
+        admin.describe_cluster(request_timeout=SHORT_TIMEOUT_S).result()
     except KafkaException:
         reported = last_error.newest(admin)
         # If the login is refused or the bootstrap servers do not answer, the caller's own request reports it.

@@ -23,6 +23,7 @@ from spark_groupsource.kafka_settings.environment import EnvironmentFilter, reso
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, ThrottleEvent
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
 else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
-
-EARLY_TIMEOUT_S = 10.0
-"""The time limit for a new AdminClient's first request, whose answer is not used."""
 
 CONNECT_EARLY_S = 0.5
 """How long a new Consumer waits to connect to a partition's leader, so that its first real request need not wait."""
@@ -164,7 +162,7 @@ def connect_early(client: object) -> None:
     """
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
-        describe_cluster(request_timeout=EARLY_TIMEOUT_S)
+        describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
 
 
 def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:

@@ -4,6 +4,8 @@ Reusing a client saves the time to connect, log in and look up the brokers. A ta
 other task uses it, and puts it back if nothing is wrong with it.
 
 The pool limits its clients' number and age, because each has several threads, and a connection to each broker that it uses.
+Clients that have been idle for longer than KEPT_S are closed when the process's next task begins. Spark ends its idle workers
+when it has used none of them for a minute.
 """
 
 from __future__ import annotations
@@ -17,14 +19,9 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
+from spark_groupsource.timeouts import KEPT_S
+
 log = logging.getLogger(__name__)
-
-KEPT_S = 30.0
-"""How long a client may be idle and still be reused. Networks may drop idle connections without notifying librdkafka, and a
-request on such a connection waits for seconds. After a longer pause, a new client costs little in comparison.
-
-Clients that have been idle for longer are closed when the process's next task begins. Spark ends its idle workers when it has
-used none of them for a minute."""
 
 LIFE_S = 600.0
 """A client's maximum age. Clients must be replaced occasionally, because they read certificate and password files only once."""

@@ -31,22 +31,14 @@ from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, Gr
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commits
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
-
-LIST_GROUPS_S = 3.0
-"""The time limit for listing all brokers' groups after a coordinator has answered that a group does not exist."""
-
-STABLE_OFFSETS_S = 60.0
-"""How long to wait for an open transaction that commits a group's offsets. Its producer is fenced, so it will end soon."""
+from spark_groupsource.timeouts import ASK_AGAIN_S, GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
 STABLE_INTERVAL_S = 0.02
-"""How often to check whether that transaction has ended."""
+"""How often to check whether an open transaction that commits a group's offsets has ended. Its producer is fenced, so it will
+end soon."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic for groups. Each partition's leader coordinates the groups in that partition."""
-
-LOOK_S = 3.0
-"""How long a broker may take to describe topics. A broker that takes longer counts as unavailable."""
 
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
@@ -222,7 +214,7 @@ class GroupAdmin:
         found = self.groups(part)
         if not moving and not coordinators_move(self._admin, topics):
             return found
-        time.sleep(LIST_AGAIN_S)
+        time.sleep(ASK_AGAIN_S)
         return sorted({*found, *self.groups(part)})
 
     def topics(self) -> list[str]:
@@ -278,8 +270,8 @@ class GroupAdmin:
             found[partition] = offset
         return found
 
-    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
-        """Commit these offsets, with the same metadata, for a group that has no members.
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets, without metadata, for a group that has no members.
 
         Raises:
             GroupActive: A member has joined. Nothing is committed.
@@ -287,8 +279,7 @@ class GroupAdmin:
             BrokerError: The brokers refuse some or all of the offsets. The message names the partitions that are committed.
         """
         doing = f"committing offsets of group {group}"
-        given = {} if metadata is None else {"metadata": metadata}
-        altered = [KafkaTopicPartition(*partition, offset, **given) for partition, offset in sorted(offsets.items())]
+        altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
         found = self._ask(
             lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[group],
@@ -352,7 +343,7 @@ class GroupAdmin:
         def request() -> Any:
             return self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S)[group]
 
-        for _ in Deadline(STABLE_OFFSETS_S).attempts(STABLE_INTERVAL_S):
+        for _ in Deadline(GROUP_OFFSETS_S).attempts(STABLE_INTERVAL_S):
             answer = self._ask(request, doing, group)
             found = answer.topic_partitions or ()
             refused = [answer for answer in found if answer.error is not None]
@@ -377,7 +368,7 @@ class GroupAdmin:
             # `list_groups` is deprecated, but the newer function returns only consumer groups.
             simplefilter("ignore", DeprecationWarning)
             try:
-                return bool(self._admin.list_groups(group, timeout=LIST_GROUPS_S))
+                return bool(self._admin.list_groups(group, timeout=SHORT_TIMEOUT_S))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
                 return error.code() == KafkaError._PARTIAL  # a broker lists the group, but another broker does not answer
@@ -467,7 +458,7 @@ def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
         BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so no broker lists its groups.
     """
     asked = TopicCollection([OFFSETS_TOPIC, *topics])
-    answers = admin.describe_topics(asked, request_timeout=LOOK_S)
+    answers = admin.describe_topics(asked, request_timeout=SHORT_TIMEOUT_S)
     away: dict[str, bool] = {}
     for topic, answer in answers.items():
         try:

@@ -60,7 +60,7 @@ def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Calla
     """
 
     @functools.wraps(method)
-    def ask(self: GroupAdminProcess, *about: P.args, **options: P.kwargs) -> T:
+    def ask(self: GroupAdminProcess, /, *about: P.args, **options: P.kwargs) -> T:
         answer: T = self._answer(method.__name__, about, options, doing.format(*about))
         return answer
 

@@ -21,10 +21,7 @@ from spark_groupsource.brokers.offsets import Kept, kept_of
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, passes
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import GROUP_OFFSETS_S
-
-GROUP_OFFSETS_TRY_S = 5.0
-"""How long a request may take. A refused login is detected only between two requests."""
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, TRY_S
 
 _SILENCE = 0.9
 """An attempt that fails after this fraction of its time limit counts as unanswered."""
@@ -124,7 +121,7 @@ class GroupOffsets:
             "isolation.level": "read_committed",
             "enable.auto.commit": "false",
             # A commit has no other time limit. The default is a minute, which is the limit for all attempts together.
-            "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
+            "socket.timeout.ms": str(int(TRY_S * 1000)),
         }
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
 
@@ -198,9 +195,9 @@ class GroupOffsets:
             nonlocal renewed
             left_s = deadline.left
             try:
-                return step(min(GROUP_OFFSETS_TRY_S, max(1.0, left_s)))
+                return step(min(TRY_S, max(1.0, left_s)))
             except (BrokerUnavailable, CommitOutcomeUnknown):
-                if not renewed and left_s - deadline.left >= _SILENCE * GROUP_OFFSETS_TRY_S:
+                if not renewed and left_s - deadline.left >= _SILENCE * TRY_S:
                     renewed = True
                     self._renew()
                 raise

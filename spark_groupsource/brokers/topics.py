@@ -29,14 +29,10 @@ from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import ASK_AGAIN_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
-ENDS_TIMEOUT_S = 3.0
-"""The time limit for end offsets if all leaders answered last time. It is short, because a leader that is down must not delay the
-other partitions for long."""
-
-ASK_LEADER_AGAIN_S = 1.0
-"""The pause between two requests to a leader that did not answer at this trigger or at the previous one, which was long ago."""
+FIRST_TIMEOUTS_S = (SHORT_TIMEOUT_S, SHORT_TIMEOUT_S)
+"""The time limits for the first attempts to describe topics. Each attempt asks another broker."""
 
 T = TypeVar("T")
 
@@ -236,7 +232,8 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         began = self._clock()
-        # A leader that is slow but not down must get the full timeout.
+        # If all leaders answered last time, one that is down must not delay the other partitions for long. But a leader that is
+        # slow must get the full timeout.
         brief = self._all_answered and all(
             began - unknown_since < REQUEST_TIMEOUT_S for unknown_since in self._unknown_since.values()
         )
@@ -244,7 +241,7 @@ class Topics:
         if far_apart:
             # If a leader did not answer at two triggers an hour apart, that shows nothing about the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
-        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
+        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), SHORT_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
         silent_again = {
             partition
@@ -289,7 +286,7 @@ class Topics:
     def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
         """Ask for these ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
         known: dict[TopicPartition, Found] = {}
-        for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
+        for _ in Deadline(most_s, clock=self._clock).attempts(ASK_AGAIN_S):
             unknown = set(partitions) - known.keys()
             if not unknown:
                 break

@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError
 from spark_groupsource.brokers.client import diverging_offset
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
-from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
+from spark_groupsource.fetch.bounds import ASK_BOUNDS_S, BOUNDS_PAUSE_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import (
     FetchConsumer,
@@ -42,7 +42,8 @@ from spark_groupsource.fetch.contract import (
 from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, cut_off, lost_ranges, remaining, report
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import cut_believed_after_s
+from spark_groupsource.patience import doubled
+from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
 
@@ -52,21 +53,9 @@ TASK_WAIT_S = 0.5
 TASK_FLOW_S = 0.005
 """The maximum wait for the next record while records are arriving."""
 
-TASK_ASK_S = 1.0
-"""The timeout for a request for the log's bounds while the task waits for records."""
-
 TASK_SILENCE_S = 5.0
 """How long a task waits for a record before it asks for the log's bounds, because librdkafka reports a deleted topic late or
 never."""
-
-TASK_EARLY_END_S = 0.25
-"""How long a task waits before it asks for the log's bounds when the partition ends before the range does."""
-
-TASK_FIRST_PAUSE_S = 0.1
-"""The pause before a new assignment after an error that the log's bounds do not explain. It doubles each time."""
-
-TASK_LONGEST_PAUSE_S = 5.0
-"""The maximum pause before a new assignment."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Records:
@@ -136,7 +125,8 @@ class _Reading:
         """The time of the last progress (`time.monotonic`)."""
         self._ask_at = 0.0
         """When to ask for the log's bounds if there is no progress by then."""
-        self._pause_s = TASK_FIRST_PAUSE_S
+        self._pauses_s = doubled(RETRY_INTERVAL_S, TASK_SILENCE_S)
+        """The pauses before a new assignment after an error that the log's bounds do not explain."""
         self._silences = 0
         """How many times in a row no broker has answered."""
         self._progress()
@@ -229,7 +219,7 @@ class _Reading:
                 self._next = self._end
             else:
                 # Either the log was truncated, or a new leader does not have the end yet. Ask for the bounds soon to find out.
-                self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
+                self._ask_at = min(self._ask_at, time.monotonic() + BOUNDS_PAUSE_S)
             return
         if event.offset >= self._end and event.offset == self._consumer.position(self._partition):
             # The consumer has passed all records before the event, and the range ends with a transaction marker or an aborted
@@ -258,7 +248,7 @@ class _Reading:
         if event.error.code() == KafkaError._AUTHENTICATION:
             # The broker refused a connection, perhaps while this consumer was not in use, and with a token that has since been
             # replaced. If the broker still refuses, the task fails because of the silence that follows.
-            self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
+            self._ask_at = min(self._ask_at, time.monotonic() + BOUNDS_PAUSE_S)
             return
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
@@ -323,7 +313,7 @@ class _Reading:
         answers = True
         try:
             believe_after_s = cut_believed_after_s(timeout_ms)
-            bounds = ask_bounds(self._consumer, self._partition, self._end, TASK_ASK_S, self._doing, believe_after_s)
+            bounds = ask_bounds(self._consumer, self._partition, self._end, ASK_BOUNDS_S, self._doing, believe_after_s)
         except NoAnswer as silence:
             answers = False
             self._last_error = silence.error
@@ -343,12 +333,11 @@ class _Reading:
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
-        self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
+        self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else ASK_BOUNDS_S)
         if self._in_doubt:
             # The log has these offsets, so either its leader has moved, or the log was truncated and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
-            time.sleep(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, TASK_LONGEST_PAUSE_S)
+            time.sleep(next(self._pauses_s))
             self._assign()
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
@@ -373,7 +362,7 @@ class _Reading:
         self.is_cut |= any(loss.is_cut for loss in found)
 
     def _progress(self) -> None:
-        self._pause_s = TASK_FIRST_PAUSE_S
+        self._pauses_s = doubled(RETRY_INTERVAL_S, TASK_SILENCE_S)
         self._silences = 0
         self._progress_at = time.monotonic()
         self._ask_at = self._progress_at + TASK_SILENCE_S

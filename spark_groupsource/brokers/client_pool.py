@@ -93,7 +93,7 @@ class ClientPool:
             self.close(earlier.client)
         self._idle[key] = _Idle(client, self._clock())
         while len(self._idle) > MOST_KEPT:
-            self._close_later(self._idle.pop(next(iter(self._idle))).client)
+            self._close_later(next(iter(self._idle)))
         log.debug("%d clients are kept in this process", len(self._idle))
 
     def close(self, client: PooledClient) -> None:
@@ -117,16 +117,21 @@ class ClientPool:
         now = self._clock()
         for key, (client, idle_since) in list(self._idle.items()):
             if now - idle_since >= KEPT_S or now - self._living[id(client)][1] >= LIFE_S or useless(client):
-                self._close_later(self._idle.pop(key).client)
+                self._close_later(key)
 
-    def _close_later(self, client: PooledClient) -> None:
-        """Close a client on a separate thread, because closing takes several milliseconds and no task should wait for it."""
+    def _close_later(self, key: Hashable) -> None:
+        client = self._idle.pop(key).client
         del self._living[id(client)]
-        try:
-            threading.Thread(target=client.close, name="closing a client").start()
-        except RuntimeError as none_left:
-            log.info("no thread is left to close a client, so this thread closes it: %s", none_left)
-            client.close()
+        close_on_thread(client.close)
+
+
+def close_on_thread(close: Callable[[], object]) -> None:
+    """Close a client on a separate thread, because closing takes several milliseconds and no task should wait for it."""
+    try:
+        threading.Thread(target=close, name="closing a client").start()
+    except RuntimeError as none_left:
+        log.info("no thread is left to close a client, so this thread closes it: %s", none_left)
+        close()
 
 
 def digest(client: Mapping[str, str]) -> str:

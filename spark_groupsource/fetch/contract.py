@@ -191,9 +191,6 @@ class FetchConsumer(Protocol):
     """How long brokers throttle this consumer. If a request times out in the meantime, the connection closes and its Fetch is
     lost."""
 
-    pid: int
-    """The process that created the consumer. No other process may use it."""
-
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Ask the partition's leader where its log starts and ends (see `LogBounds`).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from operator import methodcaller
@@ -60,7 +59,6 @@ class PureConsumer:
         self.errors = errors
         throttling = Throttling()
         self.throttling = throttling
-        self.pid = os.getpid()
         self.answered: set[TopicPartition] = set()
         self._assigned = False
         self.consumer = make_client(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,7 +47,6 @@ class NativeClient:
     def __init__(self, kind: int, client: Mapping[str, str]) -> None:
         self._kafka = load_libraries().kafka
         client = resolved(client, reads=kind == CONSUMER)
-        self.pid = os.getpid()
         # The callback must not refer to `self`, because a reference cycle would keep the client from being freed.
         errors: dict[int, KafkaError] = {}
         self.errors = errors

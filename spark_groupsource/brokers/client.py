@@ -205,8 +205,6 @@ class LastError:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.is_answered = False
-        """Whether a broker has answered the client (`advertised.await_first_answer`)."""
         self._newest: KafkaError | None = None
         self._at = 0.0
         self._polled_at = clock()

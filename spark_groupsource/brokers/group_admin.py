@@ -13,10 +13,8 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_groupsource.brokers.admin_client import make_admin_client
-from spark_groupsource.brokers.advertised import await_first_answer
+from spark_groupsource.brokers.admin_client import LastingAdmin
 from spark_groupsource.brokers.broker_errors import ADVICE, COORDINATOR_ERRORS, OFFSET_ERRORS, explain
-from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.group_view import (
     GroupMember,
     GroupView,
@@ -53,12 +51,10 @@ class GroupAdmin:
             client_settings: librdkafka settings that every client needs.
 
         Raises:
-            OptionError: As `make_admin_client` does.
-            AuthenticationFailed: As `make_admin_client` does.
+            OptionError: As `LastingAdmin` does.
+            AuthenticationFailed: As `LastingAdmin` does.
         """
-        self._client_settings = client_settings
-        self._last_error = LastError()
-        self._admin = make_admin_client(client_settings, self._last_error)
+        self._admin = LastingAdmin(client_settings)
 
     def describe(self, group: str) -> GroupView:
         """Describe the group's current state. Each request takes at most 10 s.
@@ -80,7 +76,7 @@ class GroupAdmin:
         partitions = sorted(commits.keys() | owners.keys())
         ends = self._ends(partitions)
         if len(ends) == len(partitions):
-            self._last_error.clear(self._admin)
+            self._admin.last_error.clear(self._admin.client)
         node = description.coordinator
         return GroupView(
             group=group,
@@ -123,7 +119,7 @@ class GroupAdmin:
 
     def _described(self, group: str, *, with_operations: bool = False) -> Any:
         return self._ask(
-            lambda: self._admin.describe_consumer_groups(
+            lambda: self._admin.client.describe_consumer_groups(
                 [group], include_authorized_operations=with_operations, request_timeout=REQUEST_TIMEOUT_S
             )[group],
             f"asking for the rights on group {group}" if with_operations else f"describing group {group}",
@@ -189,11 +185,11 @@ class GroupAdmin:
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
-        found = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing)
+        found = self._ask(lambda: self._admin.client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing)
         # These are KafkaErrors, although confluent-kafka's documentation calls them exceptions.
         refused: list[Any] = found.errors
         if refused:
-            raise explain(self._last_error.reason(refused[0], self._admin), doing)
+            raise explain(self._admin.reason(refused[0]), doing)
         return sorted(group.group_id for group in found.valid if part in group.group_id)
 
     def groups_that_move_too(self, part: str, topics: Collection[str]) -> list[str]:
@@ -210,9 +206,9 @@ class GroupAdmin:
         """
         # Check before listing the groups, so that the client has found all brokers and asks each of them. Check again afterwards,
         # because a broker may have handed over its groups in the meantime.
-        moving = coordinators_move(self._admin, topics)
+        moving = coordinators_move(self._admin.client, topics)
         found = self.groups(part)
-        if not moving and not coordinators_move(self._admin, topics):
+        if not moving and not coordinators_move(self._admin.client, topics):
             return found
         time.sleep(ASK_AGAIN_S)
         return sorted({*found, *self.groups(part)})
@@ -224,7 +220,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        found = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
+        found = self._ask(lambda: self._admin.client.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
         return sorted(name for name, topic in found.topics.items() if topic.error is None and not name.startswith("__"))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -249,7 +245,7 @@ class GroupAdmin:
     def _topic(self, topic: str) -> Any:
         asked = TopicCollection([topic])
         return self._ask(
-            lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S)[topic],
+            lambda: self._admin.client.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S)[topic],
             f"looking up topic {topic}",
         )
 
@@ -260,8 +256,11 @@ class GroupAdmin:
             BrokerError: The offset in some partition is unknown.
         """
         found = {}
-        for partition, future in request_offsets(self._admin, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
-            offset = self._ask(future.result, f"asking for an offset of {partition}").offset
+        for partition, future in request_offsets(self._admin.client, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
+            try:
+                offset = future.result().offset
+            except KafkaException as failed:
+                raise explain(self._admin.reason(failed.args[0]), f"asking for an offset of {partition}") from None
             if offset < NO_RECORD:
                 raise BrokerUnavailable(
                     f"The leader of {partition} does not answer. Nothing was changed. Check that its broker is running and that "
@@ -282,7 +281,7 @@ class GroupAdmin:
         altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
         found = self._ask(
-            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[group],
+            lambda: self._admin.client.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[group],
             doing,
             group,
             _not_written,
@@ -306,7 +305,7 @@ class GroupAdmin:
         """
         with suppress(GroupNotFound):
             self._ask(
-                lambda: self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group],
+                lambda: self._admin.client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group],
                 f"deleting group {group}",
                 group,
                 _not_deleted,
@@ -341,7 +340,9 @@ class GroupAdmin:
         asked = [ConsumerGroupTopicPartitions(group)]
 
         def request() -> Any:
-            return self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S)[group]
+            return self._admin.client.list_consumer_group_offsets(
+                asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S
+            )[group]
 
         for _ in Deadline(GROUP_OFFSETS_S).attempts(STABLE_INTERVAL_S):
             answer = self._ask(request, doing, group)
@@ -354,7 +355,7 @@ class GroupAdmin:
         return {TopicPartition(answer.topic, answer.partition): kept_of(answer) for answer in found}
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+        answers = request_offsets(self._admin.client, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
         # Skip partitions without a leader, in a deleted topic or without the ACL, because the others are still worth showing.
         return {
             partition: answer.result().offset
@@ -368,7 +369,7 @@ class GroupAdmin:
             # `list_groups` is deprecated, but the newer function returns only consumer groups.
             simplefilter("ignore", DeprecationWarning)
             try:
-                return bool(self._admin.list_groups(group, timeout=SHORT_TIMEOUT_S))
+                return bool(self._admin.client.list_groups(group, timeout=SHORT_TIMEOUT_S))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
                 return error.code() == KafkaError._PARTIAL  # a broker lists the group, but another broker does not answer
@@ -380,12 +381,16 @@ class GroupAdmin:
         group: str = "",
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
     ) -> Any:
-        """Return the answer to a request, which may be a future. Retry while the group's coordinator is missing or loading."""
-        await_first_answer(self._admin, self._last_error, self._client_settings)
+        """Return the answer to a request, or to the future that it returns. Retry while the coordinator is missing or loading."""
+        if self._admin.idle:
+            self._admin.renew()
+        self._admin.await_first_answer()
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
                 answer = request()
-                return answer.result() if isinstance(answer, Future) else answer
+                found = answer.result() if isinstance(answer, Future) else answer
+                self._admin.answered()
+                return found
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
             if error.code() not in COORDINATOR_ERRORS:
@@ -394,7 +399,7 @@ class GroupAdmin:
             raise _not_found(group)
         if error.code() == KafkaError._INVALID_ARG and (protocol_type := other_protocol_type(error.str())) is not None:
             raise of_other_type(group, protocol_type)
-        raise explained(self._last_error.reason(error, self._admin), doing)
+        raise explained(self._admin.reason(error), doing)
 
 
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:

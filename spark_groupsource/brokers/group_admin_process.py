@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import IDLE_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -181,7 +179,6 @@ def serve(descriptor: int) -> None:
     pipe = Connection(descriptor)
     settings: Mapping[str, str] = {}
     admin: GroupAdmin | None = None
-    used_at = 0.0
     while True:
         try:
             settings = settings or pipe.recv()
@@ -189,9 +186,7 @@ def serve(descriptor: int) -> None:
         except EOFError:
             return
         try:
-            # The network may have dropped an idle client's connections.
-            if admin is None or time.monotonic() - used_at >= IDLE_S:
-                admin = GroupAdmin(settings)
+            admin = admin or GroupAdmin(settings)
             answer = getattr(admin, method)(*about, **options)
         except GroupKafkaError as failed:
             pipe.send(failed)
@@ -199,4 +194,3 @@ def serve(descriptor: int) -> None:
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)
-        used_at = time.monotonic()

@@ -22,9 +22,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import LastingAdmin
-from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import UNANSWERED, LastError
+from spark_groupsource.brokers.client import UNANSWERED
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, Found, epoch_of, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition, listed
@@ -92,9 +91,7 @@ class Topics:
             OptionError: See `LastingAdmin`.
             AuthenticationFailed: See `LastingAdmin`.
         """
-        self._client_settings = client_settings
-        self._last_error = LastError()
-        self._admin = LastingAdmin(client_settings, self._last_error, clock=clock)
+        self._admin = LastingAdmin(client_settings, clock=clock)
         self._subscription = subscription
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s
@@ -141,7 +138,7 @@ class Topics:
                 if self._subscription.matches(name)
                 for partition in topic.partitions
             )
-        self._await_first_answer()
+        self._admin.await_first_answer()
         partitions: list[TopicPartition] = []
         for name, future in self._described(self._subscription.subscribe).items():
             try:
@@ -187,7 +184,7 @@ class Topics:
         """
         found: dict[str, TopicDescription | GroupKafkaError] = {}
         try:
-            self._await_first_answer()
+            self._admin.await_first_answer()
         except BrokerUnavailable as unreachable:
             return dict.fromkeys(topics, unreachable)
         for name, future in self._described(topics, with_operations=True).items():
@@ -260,7 +257,7 @@ class Topics:
         self._warn_of(self._unknown_since.keys() - silent_before - self._absent)
         if known and not self._unknown_since:
             self._all_answered = True
-            self._last_error.clear(self._admin.client)
+            self._admin.last_error.clear(self._admin.client)
         for partition, unknown_since in self._unknown_since.items():
             if now - unknown_since >= self._patience_s:
                 raise BrokerUnavailable(
@@ -325,7 +322,7 @@ class Topics:
 
     def _listed(self, doing: str) -> Any:
         """Return all topics with their partitions, and the cluster's id."""
-        self._await_first_answer()
+        self._admin.await_first_answer()
         idle = self._admin.idle
 
         def ask() -> Any:
@@ -421,9 +418,6 @@ class Topics:
                     return futures
         return ask(REQUEST_TIMEOUT_S)
 
-    def _await_first_answer(self) -> None:
-        await_first_answer(self._admin.client, self._last_error, self._client_settings)
-
     def _asked(self, request: Callable[[], T], doing: str) -> T:
         try:
             return request()
@@ -431,13 +425,13 @@ class Topics:
             raise self._explained(failed.args[0], doing) from None
 
     def _explained(self, error: KafkaError, doing: str) -> GroupKafkaError:
-        explained = explain(self._last_error.reason(error, self._admin.client), doing)
+        explained = explain(self._admin.reason(error), doing)
         if isinstance(explained, TopicNotFound | NotAuthorized | AuthenticationFailed):
             return explained
         return BrokerUnavailable(str(explained))
 
     def _last_error_text(self) -> str:
-        error = self._last_error.newest(self._admin.client)
+        error = self._admin.last_error.newest(self._admin.client)
         return f" ({error.str()})" if error is not None else ""
 
 

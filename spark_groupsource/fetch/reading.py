@@ -27,13 +27,14 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.client import diverging_offset
 from spark_groupsource.errors import SchemaError
-from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
+from spark_groupsource.fetch.arrow_schema import null_not_allowed
 from spark_groupsource.fetch.bounds import ASK_BOUNDS_S, BOUNDS_PAUSE_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import (
     FetchConsumer,
     FetchRange,
     FetchSettings,
+    Intake,
     MakeConsumer,
     PartitionEvent,
     Records,
@@ -71,23 +72,25 @@ def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsu
     return False
 
 
-def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: int) -> None:
-    """Refuse a batch with a null in a column that the schema declares as NOT NULL.
+def batch_of(intake: Intake, fetch_range: FetchRange, next_offset: int) -> pa.RecordBatch | None:
+    """Return an intake's batch, or None if it has no rows.
 
     Args:
-        batch: Records of one partition.
-        fetch_range: Their range.
+        intake: The intake.
+        fetch_range: The range of its records.
         next_offset: The offset after them.
 
     Raises:
-        SchemaError: The batch has such a null.
+        SchemaError: The batch has a null in a column that the schema declares as NOT NULL.
     """
-    column = null_not_allowed(batch)
+    batch = intake.batch()
+    column = None if batch is None else null_not_allowed(batch)
     if column is not None:
         raise SchemaError(
             f"{reading(fetch_range)}: a record before offset {next_offset} has no {column}, which the schema declares as NOT "
             "NULL. Kafka allows such records, and the query ends at this one. Remove NOT NULL from the schema."
         )
+    return batch
 
 
 def reading(fetch_range: FetchRange) -> str:
@@ -103,7 +106,6 @@ class _Reading:
         self._range = fetch_range
         self._settings = settings
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
-        self._has_not_null = has_not_null(settings.schema)
         self._intake = consumer.intake(fetch_range, settings.schema, settings.batch_bytes)
         self._doing = reading(fetch_range)
         self._next = fetch_range.start
@@ -147,7 +149,7 @@ class _Reading:
             previous = self._next
             taken = self._take()
             self._accept(taken)
-            if taken.full and (batch := self._batch()) is not None:
+            if taken.full and (batch := batch_of(self._intake, self._range, self._next)) is not None:
                 yield batch
                 # Do not count the time that Spark spends on the batch.
                 self._progress()
@@ -157,18 +159,12 @@ class _Reading:
                 self._no_progress()
         # 3. End the assignment before yielding the last batch, so that no unneeded Fetch is sent while Spark processes the batch.
         self._consumer.unassign()
-        if (batch := self._batch()) is not None:
+        if (batch := batch_of(self._intake, self._range, self._next)) is not None:
             yield batch
 
     def close(self) -> None:
         """Free the records that have not been yielded. Call this before closing the consumer, which they depend on."""
         self._intake.close()
-
-    def _batch(self) -> pa.RecordBatch | None:
-        batch = self._intake.batch()
-        if batch is not None and self._has_not_null:
-            refuse_nulls(batch, self._range, self._next)
-        return batch
 
     def _assign(self) -> None:
         self._assigned_at = self._next

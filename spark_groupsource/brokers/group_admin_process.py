@@ -13,18 +13,14 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
 from spark_groupsource.patience import Deadline
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 ANSWER_LIMIT_S = 40.0
 """The time limit for one question with all its attempts. Each request has its own, shorter limit."""
@@ -65,7 +61,7 @@ def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Calla
     return ask
 
 
-class GroupAdminProcess:
+class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
     """A GroupAdmin in a child process that starts on demand. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
@@ -79,10 +75,7 @@ class GroupAdminProcess:
         self._pipe: Connection | None = None
         self._end_child: Callable[[], object] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -130,19 +130,15 @@ def wait_for_bounds(
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
             if unanswered.over and not consumer.answered:
-                _refuse_unreachable(client)
+                # Import this only if no broker answers, because the import takes each new worker some time.
+                from spark_groupsource.brokers.advertised import refuse_unreachable
+
+                refuse_unreachable(client)
         is_first = False
         # An immediate error, such as a refused connection, does not show that answers are slow.
         if time.monotonic() - began >= 0.9 * timeout_s:
             wait_s *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)
-
-
-def _refuse_unreachable(client: Mapping[str, str]) -> None:
-    # Import this only if no broker answers, because the import takes each new worker some time.
-    from spark_groupsource.brokers.advertised import refuse_unreachable
-
-    refuse_unreachable(client)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:

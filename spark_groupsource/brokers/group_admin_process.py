@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -130,7 +129,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
             if not sys.executable:
                 raise BrokerUnavailable("The group cannot be described here, because Python has no sys.executable.")
             ours, theirs = Pipe()
-            with theirs, _no_interrupts():
+            with theirs:
                 # Do not fork, because a forked child has none of librdkafka's threads, so its client would hang.
                 self._child = subprocess.Popen(
                     [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
@@ -139,6 +138,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
+                    start_new_session=True,  # a Ctrl-C in that terminal is meant for the parent
                 )
                 self._pipe = ours
                 # Kill the child even if this object is dropped without being closed, as when its query rejoins the group.
@@ -153,22 +153,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Block SIGINT, so that a child started meanwhile never receives a Ctrl-C that is meant for the parent."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
-
-
 def serve(descriptor: int) -> None:
     """Answer questions in the child until the parent closes the pipe or exits. The parent first sends the settings."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = Connection(descriptor)
     settings: Mapping[str, str] = {}
     admin: GroupAdmin | None = None

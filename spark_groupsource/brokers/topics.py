@@ -131,13 +131,7 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login.
         """
         if self._subscription.subscribe is None:
-            found = self._listed("listing the topics")
-            return sorted(
-                TopicPartition(name, partition)
-                for name, topic in found.topics.items()
-                if self._subscription.matches(name)
-                for partition in topic.partitions
-            )
+            return self._partitions_of(self._subscription.matches)
         self._admin.await_first_answer()
         partitions: list[TopicPartition] = []
         for name, future in self._described(self._subscription.subscribe).items():
@@ -157,13 +151,7 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        found = self._listed("listing the topics")
-        return sorted(
-            TopicPartition(name, partition)
-            for name, topic in found.topics.items()
-            if name not in leave_out
-            for partition in topic.partitions
-        )
+        return self._partitions_of(lambda topic: topic not in leave_out)
 
     def cluster_id(self) -> str:
         """Return the cluster's id, which is the same no matter which broker answers.
@@ -319,6 +307,10 @@ class Topics:
         asked = {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()}
         found = _numbers(self._offsets(asked, REQUEST_TIMEOUT_S))
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
+
+    def _partitions_of(self, matches: Callable[[str], bool]) -> list[TopicPartition]:
+        topics = self._listed("listing the topics").topics
+        return sorted(TopicPartition(name, number) for name in filter(matches, topics) for number in topics[name].partitions)
 
     def _listed(self, doing: str) -> Any:
         """Return all topics with their partitions, and the cluster's id."""

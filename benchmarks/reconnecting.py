@@ -33,8 +33,7 @@ from spark_groupsource.brokers.repeated_lines import RepeatFilter
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.choice import fetch
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
+from spark_groupsource.fetch.contract import FetchConsumer, FetchRange, MakeConsumer
 from spark_groupsource.fetch.native_consumer import NativeConsumer
 from spark_groupsource.fetch.pure_consumer import PureConsumer
 from spark_groupsource.options.model import Options

@@ -11,28 +11,34 @@ from __future__ import annotations
 REQUEST_TIMEOUT_S = 10.0
 """The time limit for one request to a broker. After that, librdkafka asks another broker."""
 
-FIRST_TIMEOUTS_S = (3.0, 3.0)
-"""The time limits for the first attempts to describe topics. Each attempt asks another broker."""
+SHORT_TIMEOUT_S = 3.0
+"""The time limit for a request whose answer is not worth more time: another broker is asked instead, or a later request."""
+
+ASK_AGAIN_S = 1.0
+"""The pause before a broker is asked again that did not answer, was still loading its groups, or may not be right yet."""
+
+TRY_S = 5.0
+"""How long one attempt may take before the caller checks whether the brokers have refused the login, which librdkafka reports
+only between two requests."""
 
 IDLE_S = 10.0
 """How long a client may be idle. After a longer pause, a missing answer may mean that the network has dropped the connection,
 so the first request is repeated on a new connection or sent by a new client."""
 
+KEPT_S = 30.0
+"""How long a client may be idle and still be reused. Networks may drop idle connections without notifying librdkafka, and a
+request on such a connection waits for seconds. After a longer pause, a new client costs little in comparison."""
+
 FETCH_TIMEOUT_S = 30.0
 """The time limit for one request for the group's commits, which contain the hand-off's records."""
 
 GROUP_OFFSETS_S = 60.0
-"""How long the sink's tasks and driver try to read or commit a token, or to list groups. A coordinator moves within seconds."""
-
-LIST_AGAIN_S = 1.0
-"""How long to wait before listing the groups again if a broker did not answer, was still loading, or is down while its groups
-move."""
+"""How long the sink's tasks and driver try to read or commit a token, or to list groups, and how long a reader of a group's
+offsets waits for an open transaction that commits some. A coordinator moves within seconds, and a fenced producer's transaction
+ends within seconds."""
 
 TRANSACTION_S = 120.0
 """How long a sink task tries one step of a transaction. A coordinator moves within seconds."""
-
-INIT_TRY_S = 5.0
-"""How long a sink task waits for its transactional id before it checks whether the brokers have refused the login."""
 
 ABORT_S = 10.0
 """How long the sink's tasks and driver try to end a failed transaction. After that, the next task attempt ends it."""

@@ -6,13 +6,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from spark_groupsource.brokers.advertised import BOOTSTRAP, refuse_unreachable
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError
-from spark_groupsource.timeouts import IDLE_S, REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import IDLE_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -36,31 +38,50 @@ def make_admin_client(client_settings: Mapping[str, str], last_error: LastError)
 
 
 class LastingAdmin:
-    """An AdminClient that lasts for a whole query run, with long pauses between requests. Any thread may use it.
+    """An AdminClient with the last error that it reported. It may pause for long between requests. Any thread may use it.
 
     A network may drop an idle connection without notifying librdkafka, which then loses requests for a minute. So a caller that
-    gets no answer after a pause renews the client and asks again.
+    gets no answer after a pause renews the client and asks again, or renews it right after the pause.
     """
 
-    def __init__(
-        self, client_settings: Mapping[str, str], last_error: LastError, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, client_settings: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic) -> None:
         """Make the client without sending a request.
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            last_error: Receives errors that do not belong to a request.
             clock: Returns seconds, monotonic.
 
         Raises:
             OptionError, AuthenticationFailed: As `make_admin_client` does.
         """
         self._settings = client_settings
-        self._last_error = last_error
         self._clock = clock
-        self.client = make_admin_client(client_settings, last_error)
+        self.last_error = LastError()
+        self.client = make_admin_client(client_settings, self.last_error)
         """The client. Hold a reference to it until the answer arrives, because another thread may renew the client."""
+        self._has_first_answer = False
         self._answered_at = clock()
+
+    def await_first_answer(self) -> None:
+        """Wait until a broker answers a new client. If none does, try the brokers' advertised addresses.
+
+        Raises:
+            BrokerUnavailable: As `refuse_unreachable` does. The next call waits again.
+        """
+        if self._has_first_answer:
+            return
+        try:
+            self.client.describe_cluster(request_timeout=SHORT_TIMEOUT_S).result()
+        except KafkaException:
+            reported = self.last_error.newest(self.client)
+            # If the login is refused or the bootstrap servers do not answer, the caller's own request reports it.
+            if reported is None or not (is_refused(reported) or BOOTSTRAP.search(reported.str())):
+                refuse_unreachable(self._settings)
+        self._has_first_answer = True
+
+    def reason(self, error: KafkaError) -> KafkaError:
+        """Return why a request failed (`LastError.reason`)."""
+        return self.last_error.reason(error, self.client)
 
     @property
     def idle(self) -> bool:
@@ -76,7 +97,7 @@ class LastingAdmin:
         # Reset the time although no broker has answered. Otherwise, each request to brokers that are down would make a client.
         self.answered()
         try:
-            self.client = make_admin_client(self._settings, self._last_error)
+            self.client = make_admin_client(self._settings, self.last_error)
         except GroupKafkaError as failed:
             log.info("a new client cannot be created, so the old one is still used: %s", failed)
 
@@ -95,17 +116,16 @@ def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
         BrokerUnavailable: No broker answers, or the brokers refuse the request, as some hosted clusters do.
         AuthenticationFailed: The brokers refuse the login.
     """
-    last_error = LastError()
-    admin = make_admin_client(client_settings, last_error)
+    admin = LastingAdmin(client_settings)
     try:
-        brokers = admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
+        brokers = admin.client.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
         if not brokers:
             raise BrokerUnavailable(
                 "The cluster lists no brokers, perhaps because its only broker has just started. Nothing was changed. Try again."
             )
         resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
-        (answer,) = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()
+        (answer,) = admin.client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()
         entries = answer.result()
     except KafkaException as failed:
-        raise explain(last_error.reason(failed.args[0], admin), "reading a broker's settings") from None
+        raise explain(admin.reason(failed.args[0]), "reading a broker's settings") from None
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}

@@ -16,12 +16,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.broker_errors import LEARNED
-from spark_groupsource.brokers.client import LastError, make_client
+from spark_groupsource.brokers.client import make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BrokerUnavailable
-
-FIRST_ANSWER_S = 3.0
-"""How long a new client waits for a broker's first answer before it tries the addresses."""
 
 CONNECT_S = 3.0
 """How long a connection to an address may take, including TLS and login. librdkafka's default is 30 s."""
@@ -33,31 +30,8 @@ name resolves to several."""
 _MOST = 50
 """The maximum number of brokers to ask. One answer is enough."""
 
-_BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
+BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
 """Matches librdkafka's name for a bootstrap server. Its name for a broker ends with the broker's id instead."""
-
-
-def await_first_answer(admin: AdminClient, last_error: LastError, client_settings: Mapping[str, str]) -> None:
-    """Wait until a broker answers a new client. If none does, try the brokers' advertised addresses.
-
-    Args:
-        admin: The client.
-        last_error: The client's last error, which also records whether a broker has answered the client.
-        client_settings: The client's settings.
-
-    Raises:
-        BrokerUnavailable: As `refuse_unreachable` does. The next call waits again.
-    """
-    if last_error.is_answered:
-        return
-    try:
-        admin.describe_cluster(request_timeout=FIRST_ANSWER_S).result()
-    except KafkaException:
-        reported = last_error.newest(admin)
-        # If the login is refused or the bootstrap servers do not answer, the caller's own request reports it.
-        if reported is None or not (is_refused(reported) or _BOOTSTRAP.search(reported.str())):
-            refuse_unreachable(client_settings)
-    last_error.is_answered = True
 
 
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:

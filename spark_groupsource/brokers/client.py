@@ -14,14 +14,16 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.droppable import droppable
 from spark_groupsource.brokers.login_trouble import token_refused
-from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.oauth_callback import token_callback
 from spark_groupsource.brokers.process_limits import limit_reached, save_address_space, says_limit
-from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
+from spark_groupsource.brokers.repeated_lines import RepeatFilter
+from spark_groupsource.brokers.shared_token import SharedToken
 from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, ThrottleEvent
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
     _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
 else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
-
-EARLY_TIMEOUT_S = 10.0
-"""The time limit for a new AdminClient's first request, whose answer is not used."""
 
 CONNECT_EARLY_S = 0.5
 """How long a new Consumer waits to connect to a partition's leader, so that its first real request need not wait."""
@@ -43,7 +42,8 @@ error after half a minute or more, so an older error may come from a broker that
 
 
 def _logger(name: str) -> logging.Logger:
-    logger = logger_without_repetitions(name)
+    logger = logging.getLogger(name)
+    logger.addFilter(RepeatFilter(has_kinds=True))
     logger.addFilter(EnvironmentFilter())
     return logger
 
@@ -113,12 +113,12 @@ def make_client(
         AuthenticationFailed: The token callback returns no token.
         ProcessLimitReached: The process cannot get more memory or threads.
     """
-    given: dict[str, Any] = {**resolved(settings, reads=on_throttle is not None), "error_cb": on_error}
+    given = resolved(settings, reads=on_throttle is not None)
     if on_throttle is not None:
         given["throttle_cb"] = on_throttle
-    if OAUTH_CALLBACK in given:
-        given[OAUTH_CALLBACK] = tokens = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
-        given["error_cb"] = noticing_refusals(on_error, tokens)
+    tokens, given["error_cb"] = tokens_of(given, on_error)
+    if tokens is not None:
+        given[OAUTH_CALLBACK] = tokens
     save_address_space()
     try:
         client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
@@ -129,15 +129,28 @@ def make_client(
     return client
 
 
-def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallback) -> Callable[[KafkaError], None]:
-    """Wrap an error callback so that the next client gets a new token if the brokers refuse this client's token."""
+def tokens_of(
+    settings: Mapping[str, Any], on_error: Callable[[KafkaError], None]
+) -> tuple[SharedToken | None, Callable[[KafkaError], None]]:
+    """Return the client's token callback and its error callback, which makes the next client get a new token after a refusal.
+
+    Args:
+        settings: The client's settings. Without `kafka.oauth_cb`, there is no token callback.
+        on_error: The error callback.
+
+    Raises:
+        OptionError, AuthenticationFailed: As `token_callback` does.
+    """
+    if OAUTH_CALLBACK not in settings:
+        return None, on_error
+    tokens = token_callback(settings[OAUTH_CALLBACK], settings.get("sasl.oauthbearer.config"))
 
     def note(error: KafkaError) -> None:
         if token_refused(error):
             tokens.refused()
         on_error(error)
 
-    return note
+    return tokens, note
 
 
 def connect_early(client: object) -> None:
@@ -149,7 +162,7 @@ def connect_early(client: object) -> None:
     """
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
-        describe_cluster(request_timeout=EARLY_TIMEOUT_S)
+        describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
 
 
 def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -192,8 +205,6 @@ class LastError:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.is_answered = False
-        """Whether a broker has answered the client (`advertised.await_first_answer`)."""
         self._newest: KafkaError | None = None
         self._at = 0.0
         self._polled_at = clock()

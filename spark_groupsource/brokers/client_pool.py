@@ -4,6 +4,8 @@ Reusing a client saves the time to connect, log in and look up the brokers. A ta
 other task uses it, and puts it back if nothing is wrong with it.
 
 The pool limits its clients' number and age, because each has several threads, and a connection to each broker that it uses.
+Clients that have been idle for longer than KEPT_S are closed when the process's next task begins. Spark ends its idle workers
+when it has used none of them for a minute.
 """
 
 from __future__ import annotations
@@ -17,14 +19,9 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
+from spark_groupsource.timeouts import KEPT_S
+
 log = logging.getLogger(__name__)
-
-KEPT_S = 30.0
-"""How long a client may be idle and still be reused. Networks may drop idle connections without notifying librdkafka, and a
-request on such a connection waits for seconds. After a longer pause, a new client costs little in comparison.
-
-Clients that have been idle for longer are closed when the process's next task begins. Spark ends its idle workers when it has
-used none of them for a minute."""
 
 LIFE_S = 600.0
 """A client's maximum age. Clients must be replaced occasionally, because they read certificate and password files only once."""
@@ -96,7 +93,7 @@ class ClientPool:
             self.close(earlier.client)
         self._idle[key] = _Idle(client, self._clock())
         while len(self._idle) > MOST_KEPT:
-            self._close_later(self._idle.pop(next(iter(self._idle))).client)
+            self._close_later(next(iter(self._idle)))
         log.debug("%d clients are kept in this process", len(self._idle))
 
     def close(self, client: PooledClient) -> None:
@@ -120,16 +117,21 @@ class ClientPool:
         now = self._clock()
         for key, (client, idle_since) in list(self._idle.items()):
             if now - idle_since >= KEPT_S or now - self._living[id(client)][1] >= LIFE_S or useless(client):
-                self._close_later(self._idle.pop(key).client)
+                self._close_later(key)
 
-    def _close_later(self, client: PooledClient) -> None:
-        """Close a client on a separate thread, because closing takes several milliseconds and no task should wait for it."""
+    def _close_later(self, key: Hashable) -> None:
+        client = self._idle.pop(key).client
         del self._living[id(client)]
-        try:
-            threading.Thread(target=client.close, name="closing a client").start()
-        except RuntimeError as none_left:
-            log.info("no thread is left to close a client, so this thread closes it: %s", none_left)
-            client.close()
+        close_on_thread(client.close)
+
+
+def close_on_thread(close: Callable[[], object]) -> None:
+    """Close a client on a separate thread, because closing takes several milliseconds and no task should wait for it."""
+    try:
+        threading.Thread(target=close, name="closing a client").start()
+    except RuntimeError as none_left:
+        log.info("no thread is left to close a client, so this thread closes it: %s", none_left)
+        close()
 
 
 def digest(client: Mapping[str, str]) -> str:

@@ -6,17 +6,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_groupsource.brokers.admin_client import make_admin_client
-from spark_groupsource.brokers.advertised import await_first_answer
+from spark_groupsource.brokers.admin_client import LastingAdmin
 from spark_groupsource.brokers.broker_errors import ADVICE, COORDINATOR_ERRORS, OFFSET_ERRORS, explain
-from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.group_view import (
     GroupMember,
     GroupView,
@@ -31,25 +29,14 @@ from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, Gr
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commits
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
-
-LIST_GROUPS_S = 3.0
-"""The time limit for listing all brokers' groups after a coordinator has answered that a group does not exist."""
-
-STABLE_OFFSETS_S = 60.0
-"""How long to wait for an open transaction that commits a group's offsets. Its producer is fenced, so it will end soon."""
+from spark_groupsource.timeouts import ASK_AGAIN_S, GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
 STABLE_INTERVAL_S = 0.02
-"""How often to check whether that transaction has ended."""
-
-T = TypeVar("T")
-
+"""How often to check whether an open transaction that commits a group's offsets has ended. Its producer is fenced, so it will
+end soon."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic for groups. Each partition's leader coordinates the groups in that partition."""
-
-LOOK_S = 3.0
-"""How long a broker may take to describe topics. A broker that takes longer counts as unavailable."""
 
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
@@ -64,12 +51,10 @@ class GroupAdmin:
             client_settings: librdkafka settings that every client needs.
 
         Raises:
-            OptionError: As `make_admin_client` does.
-            AuthenticationFailed: As `make_admin_client` does.
+            OptionError: As `LastingAdmin` does.
+            AuthenticationFailed: As `LastingAdmin` does.
         """
-        self._client_settings = client_settings
-        self._last_error = LastError()
-        self._admin = make_admin_client(client_settings, self._last_error)
+        self._admin = LastingAdmin(client_settings)
 
     def describe(self, group: str) -> GroupView:
         """Describe the group's current state. Each request takes at most 10 s.
@@ -91,7 +76,7 @@ class GroupAdmin:
         partitions = sorted(commits.keys() | owners.keys())
         ends = self._ends(partitions)
         if len(ends) == len(partitions):
-            self._last_error.clear(self._admin)
+            self._admin.last_error.clear(self._admin.client)
         node = description.coordinator
         return GroupView(
             group=group,
@@ -132,10 +117,13 @@ class GroupAdmin:
                 return description
         raise of_new_kind(group, has_offsets=bool(self.offsets(group)))
 
-    def _described(self, group: str) -> Any:
-        doing = f"describing group {group}"
-        return self._of_group(
-            group, lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing
+    def _described(self, group: str, *, with_operations: bool = False) -> Any:
+        return self._ask(
+            lambda: self._admin.client.describe_consumer_groups(
+                [group], include_authorized_operations=with_operations, request_timeout=REQUEST_TIMEOUT_S
+            )[group],
+            f"asking for the rights on group {group}" if with_operations else f"describing group {group}",
+            group,
         )
 
     def refuse_other_kinds(self, group: str) -> None:
@@ -184,15 +172,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"checking the permissions on group {group}"
-        description = self._of_group(
-            group,
-            lambda: self._admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
-            ),
-            doing,
-        )
-        return names_of(description.authorized_operations)
+        return names_of(self._described(group, with_operations=True).authorized_operations)
 
     def groups(self, part: str) -> list[str]:
         """Return the groups whose names contain `part` and that the user may describe. Each broker lists its own groups.
@@ -205,12 +185,11 @@ class GroupAdmin:
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
-        future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
-        found = self._answer(future, doing, "")
+        found = self._ask(lambda: self._admin.client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing)
         # These are KafkaErrors, although confluent-kafka's documentation calls them exceptions.
         refused: list[Any] = found.errors
         if refused:
-            raise explain(self._last_error.reason(refused[0], self._admin), doing)
+            raise explain(self._admin.reason(refused[0]), doing)
         return sorted(group.group_id for group in found.valid if part in group.group_id)
 
     def groups_that_move_too(self, part: str, topics: Collection[str]) -> list[str]:
@@ -227,11 +206,11 @@ class GroupAdmin:
         """
         # Check before listing the groups, so that the client has found all brokers and asks each of them. Check again afterwards,
         # because a broker may have handed over its groups in the meantime.
-        moving = coordinators_move(self._admin, topics)
+        moving = coordinators_move(self._admin.client, topics)
         found = self.groups(part)
-        if not moving and not coordinators_move(self._admin, topics):
+        if not moving and not coordinators_move(self._admin.client, topics):
             return found
-        time.sleep(LIST_AGAIN_S)
+        time.sleep(ASK_AGAIN_S)
         return sorted({*found, *self.groups(part)})
 
     def topics(self) -> list[str]:
@@ -241,7 +220,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        found = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics", "")
+        found = self._ask(lambda: self._admin.client.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
         return sorted(name for name, topic in found.topics.items() if topic.error is None and not name.startswith("__"))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -264,10 +243,11 @@ class GroupAdmin:
         return id_text(self._topic(topic).topic_id)
 
     def _topic(self, topic: str) -> Any:
-        doing = f"looking up topic {topic}"
         asked = TopicCollection([topic])
-        answers = self._ask(lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S), doing, "")
-        return self._answer(answers[topic], doing, "")
+        return self._ask(
+            lambda: self._admin.client.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S)[topic],
+            f"looking up topic {topic}",
+        )
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         """Return the offset that `spec` selects in each partition, or -1 if no record is at or after its timestamp.
@@ -276,8 +256,11 @@ class GroupAdmin:
             BrokerError: The offset in some partition is unknown.
         """
         found = {}
-        for partition, future in request_offsets(self._admin, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
-            offset = self._answer(future, f"asking for an offset of {partition}", "").offset
+        for partition, future in request_offsets(self._admin.client, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
+            try:
+                offset = future.result().offset
+            except KafkaException as failed:
+                raise explain(self._admin.reason(failed.args[0]), f"asking for an offset of {partition}") from None
             if offset < NO_RECORD:
                 raise BrokerUnavailable(
                     f"The leader of {partition} does not answer. Nothing was changed. Check that its broker is running and that "
@@ -286,8 +269,8 @@ class GroupAdmin:
             found[partition] = offset
         return found
 
-    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
-        """Commit these offsets, with the same metadata, for a group that has no members.
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets, without metadata, for a group that has no members.
 
         Raises:
             GroupActive: A member has joined. Nothing is committed.
@@ -295,17 +278,12 @@ class GroupAdmin:
             BrokerError: The brokers refuse some or all of the offsets. The message names the partitions that are committed.
         """
         doing = f"committing offsets of group {group}"
-        altered = [
-            KafkaTopicPartition(*partition, offset)
-            if metadata is None
-            else KafkaTopicPartition(*partition, offset, metadata=metadata)
-            for partition, offset in sorted(offsets.items())
-        ]
+        altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
-        found = self._of_group(
-            group,
-            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S),
+        found = self._ask(
+            lambda: self._admin.client.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)[group],
             doing,
+            group,
             _not_written,
         )
         refused = (answer for answer in found.topic_partitions or () if answer.error is not None)
@@ -325,12 +303,11 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers. The group may have been deleted, or may be deleted later.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"deleting group {group}"
         with suppress(GroupNotFound):
-            self._of_group(
+            self._ask(
+                lambda: self._admin.client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group],
+                f"deleting group {group}",
                 group,
-                lambda: self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S),
-                doing,
                 _not_deleted,
             )
 
@@ -361,12 +338,14 @@ class GroupAdmin:
     def _kept(self, group: str, *, stable: bool = False) -> dict[TopicPartition, Kept]:
         doing = f"reading the commits of group {group}"
         asked = [ConsumerGroupTopicPartitions(group)]
-        for _ in Deadline(STABLE_OFFSETS_S).attempts(STABLE_INTERVAL_S):
-            answer = self._of_group(
-                group,
-                lambda: self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S),
-                doing,
-            )
+
+        def request() -> Any:
+            return self._admin.client.list_consumer_group_offsets(
+                asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S
+            )[group]
+
+        for _ in Deadline(GROUP_OFFSETS_S).attempts(STABLE_INTERVAL_S):
+            answer = self._ask(request, doing, group)
             found = answer.topic_partitions or ()
             refused = [answer for answer in found if answer.error is not None]
             if not any(answer.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for answer in refused):
@@ -376,7 +355,7 @@ class GroupAdmin:
         return {TopicPartition(answer.topic, answer.partition): kept_of(answer) for answer in found}
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+        answers = request_offsets(self._admin.client, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
         # Skip partitions without a leader, in a deleted topic or without the ACL, because the others are still worth showing.
         return {
             partition: answer.result().offset
@@ -390,38 +369,28 @@ class GroupAdmin:
             # `list_groups` is deprecated, but the newer function returns only consumer groups.
             simplefilter("ignore", DeprecationWarning)
             try:
-                return bool(self._admin.list_groups(group, timeout=LIST_GROUPS_S))
+                return bool(self._admin.client.list_groups(group, timeout=SHORT_TIMEOUT_S))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
                 return error.code() == KafkaError._PARTIAL  # a broker lists the group, but another broker does not answer
 
-    def _of_group(
-        self,
-        group: str,
-        request: Callable[[], Mapping[str, Future[Any]]],
-        doing: str,
-        explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
-    ) -> Any:
-        def answer() -> Any:
-            return request()[group].result()
-
-        return self._ask(answer, doing, group, explained)
-
-    def _answer(self, future: Future[T], doing: str, group: str) -> T:
-        return self._ask(future.result, doing, group)
-
     def _ask(
         self,
-        request: Callable[[], T],
+        request: Callable[[], Any],
         doing: str,
-        group: str,
+        group: str = "",
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
-    ) -> T:
-        """Return the answer to a request. Retry while the group's coordinator is missing or loading."""
-        await_first_answer(self._admin, self._last_error, self._client_settings)
+    ) -> Any:
+        """Return the answer to a request, or to the future that it returns. Retry while the coordinator is missing or loading."""
+        if self._admin.idle:
+            self._admin.renew()
+        self._admin.await_first_answer()
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
-                return request()
+                answer = request()
+                found = answer.result() if isinstance(answer, Future) else answer
+                self._admin.answered()
+                return found
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
             if error.code() not in COORDINATOR_ERRORS:
@@ -430,7 +399,7 @@ class GroupAdmin:
             raise _not_found(group)
         if error.code() == KafkaError._INVALID_ARG and (protocol_type := other_protocol_type(error.str())) is not None:
             raise of_other_type(group, protocol_type)
-        raise explained(self._last_error.reason(error, self._admin), doing)
+        raise explained(self._admin.reason(error), doing)
 
 
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
@@ -439,8 +408,10 @@ def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
             f"{doing}: nothing was changed, because a member has joined the group, and now only members can commit. Stop the "
             "query or consumer, and run the command again."
         )
-    advice = "The offsets may have been committed, or may be committed later. Check with `groupkafka describe`, and run the "
-    advice += "command again."
+    advice = (
+        "The offsets may have been committed, or may be committed later. Check with `groupkafka describe`, and run the command "
+        "again."
+    )
     return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: advice})
 
 
@@ -492,7 +463,7 @@ def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
         BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so no broker lists its groups.
     """
     asked = TopicCollection([OFFSETS_TOPIC, *topics])
-    answers = admin.describe_topics(asked, request_timeout=LOOK_S)
+    answers = admin.describe_topics(asked, request_timeout=SHORT_TIMEOUT_S)
     away: dict[str, bool] = {}
     for topic, answer in answers.items():
         try:

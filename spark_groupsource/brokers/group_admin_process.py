@@ -6,33 +6,26 @@ librdkafka's AdminClient aborts its process if the connection to a coordinator b
 
 from __future__ import annotations
 
+import functools
 import os
-import signal
 import subprocess
 import sys
-import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.brokers.group_view import GroupMember, GroupView
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
-from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import IDLE_S
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 ANSWER_LIMIT_S = 40.0
 """The time limit for one question with all its attempts. Each request has its own, shorter limit."""
 
-Question = Literal["describe", "groups", "member", "members", "offsets", "operations", "refuse_other_kinds"]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _PROGRAM = """import sys
 sys.path[:] = filter(None, sys.path)  # without the working directory, which may contain anything
@@ -45,7 +38,29 @@ ATTEMPTS = 3
 """How many times the child process may crash over one question before an error is raised."""
 
 
-class GroupAdminProcess:
+_DESCRIBING = "Describing group {!r}"
+
+
+def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Callable[Concatenate[GroupAdminProcess, P], T]:
+    """Return a method of `GroupAdminProcess` that calls this method of its child's GroupAdmin.
+
+    Besides the method's own errors, it raises BrokerUnavailable if the child died three times, or did not answer within
+    ANSWER_LIMIT_S, and any error of `GroupAdmin` itself.
+
+    Args:
+        method: The method. Its arguments and its result are pickled.
+        doing: What it does, for error messages, with a field for the first argument.
+    """
+
+    @functools.wraps(method)
+    def ask(self: GroupAdminProcess, /, *about: P.args, **options: P.kwargs) -> T:
+        answer: T = self._answer(method.__name__, about, options, doing.format(*about))
+        return answer
+
+    return ask
+
+
+class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
     """A GroupAdmin in a child process that starts on demand. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
@@ -59,10 +74,7 @@ class GroupAdminProcess:
         self._pipe: Connection | None = None
         self._end_child: Callable[[], object] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -70,76 +82,13 @@ class GroupAdminProcess:
         """The child's process id, or `None` if it is not running."""
         return None if self._child is None else self._child.pid
 
-    def describe(self, group: str) -> GroupView:
-        """Describe the group's current state (`GroupAdmin.describe`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `describe` do.
-            BrokerUnavailable: The child died three times, or did not answer within ANSWER_LIMIT_S.
-        """
-        view: GroupView = self._answer("describe", (group,), _describing(group))
-        return view
-
-    def refuse_other_kinds(self, group: str) -> None:
-        """Raise an error unless this is a consumer group or does not exist (`GroupAdmin.refuse_other_kinds`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `refuse_other_kinds` do.
-            BrokerUnavailable: As `describe` does.
-        """
-        self._answer("refuse_other_kinds", (group,), _describing(group))
-
-    def members(self, group: str) -> frozenset[str]:
-        """Return the ids of the group's members (`GroupAdmin.members`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `members` do.
-            BrokerUnavailable: As `describe` does.
-        """
-        members: frozenset[str] = self._answer("members", (group,), _describing(group))
-        return members
-
-    def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return one member with its assigned partitions (`GroupAdmin.member`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `member` do.
-            BrokerUnavailable: As `describe` does.
-        """
-        member: GroupMember | None = self._answer("member", (group, member_id), _describing(group))
-        return member
-
-    def operations(self, group: str) -> frozenset[str] | None:
-        """Return the names of the operations that the user may perform on the group (`GroupAdmin.operations`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `operations` do.
-            BrokerUnavailable: As `describe` does.
-        """
-        allowed: frozenset[str] | None = self._answer("operations", (group,), _describing(group))
-        return allowed
-
-    def groups(self, part: str) -> list[str]:
-        """Return the groups whose names contain `part` (`GroupAdmin.groups`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `groups` do.
-            BrokerUnavailable: As `describe` does.
-        """
-        groups: list[str] = self._answer("groups", (part,), f"Listing the groups *{part}*")
-        return groups
-
-    def offsets(self, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
-        """Return the group's offset and its metadata for each partition that has one (`GroupAdmin.offsets`).
-
-        Raises:
-            GroupKafkaError: As `GroupAdmin` and its `offsets` do.
-            BrokerUnavailable: As `describe` does.
-        """
-        offsets: dict[TopicPartition, tuple[int, str | None]] = self._answer(
-            "offsets", (group,), f"Reading the commits of group {group}"
-        )
-        return offsets
+    describe = _asked(GroupAdmin.describe, _DESCRIBING)
+    refuse_other_kinds = _asked(GroupAdmin.refuse_other_kinds, _DESCRIBING)
+    members = _asked(GroupAdmin.members, _DESCRIBING)
+    member = _asked(GroupAdmin.member, _DESCRIBING)
+    operations = _asked(GroupAdmin.operations, _DESCRIBING)
+    groups = _asked(GroupAdmin.groups, "Listing the groups *{}*")
+    offsets = _asked(GroupAdmin.offsets, "Reading the commits of group {}")
 
     def close(self) -> None:
         """Kill the child process. A later question starts a new one."""
@@ -149,12 +98,12 @@ class GroupAdminProcess:
             self._end_child()
         self._pipe = self._child = self._end_child = None
 
-    def _answer(self, question: Question, about: tuple[str, ...], doing: str) -> Any:
+    def _answer(self, method: str, about: tuple[Any, ...], options: dict[str, Any], doing: str) -> Any:
         deadline = Deadline(ANSWER_LIMIT_S)
         for _ in range(ATTEMPTS):
             try:
                 pipe = self._connected()
-                pipe.send((question, about, doing))
+                pipe.send((method, about, options, doing))
                 if not pipe.poll(deadline.left):
                     break
                 answer = pipe.recv()
@@ -180,7 +129,7 @@ class GroupAdminProcess:
             if not sys.executable:
                 raise BrokerUnavailable("The group cannot be described here, because Python has no sys.executable.")
             ours, theirs = Pipe()
-            with theirs, _no_interrupts():
+            with theirs:
                 # Do not fork, because a forked child has none of librdkafka's threads, so its client would hang.
                 self._child = subprocess.Popen(
                     [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
@@ -189,6 +138,7 @@ class GroupAdminProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
+                    start_new_session=True,  # a Ctrl-C in that terminal is meant for the parent
                 )
                 self._pipe = ours
                 # Kill the child even if this object is dropped without being closed, as when its query rejoins the group.
@@ -203,46 +153,23 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _describing(group: str) -> str:
-    return f"Describing group {group!r}"
-
-
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Block SIGINT, so that a child started meanwhile never receives a Ctrl-C that is meant for the parent."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
-
-
 def serve(descriptor: int) -> None:
     """Answer questions in the child until the parent closes the pipe or exits. The parent first sends the settings."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = Connection(descriptor)
     settings: Mapping[str, str] = {}
     admin: GroupAdmin | None = None
-    used_at = 0.0
     while True:
-        question: Question
         try:
             settings = settings or pipe.recv()
-            question, about, doing = pipe.recv()
+            method, about, options, doing = pipe.recv()
         except EOFError:
             return
         try:
-            # The network may have dropped an idle client's connections.
-            if admin is None or time.monotonic() - used_at >= IDLE_S:
-                admin = GroupAdmin(settings)
-            answer = getattr(admin, question)(*about)
+            admin = admin or GroupAdmin(settings)
+            answer = getattr(admin, method)(*about, **options)
         except GroupKafkaError as failed:
             pipe.send(failed)
         except Exception as failed:  # noqa: BLE001 -- without an answer, the parent would report a crash of librdkafka
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)
-        used_at = time.monotonic()

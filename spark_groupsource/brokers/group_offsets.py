@@ -6,32 +6,28 @@ and aborts the process when that broker is no longer the coordinator (librdkafka
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import ADVICE, COMMIT_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
-from spark_groupsource.brokers.login_trouble import MISSING_ACL
+from spark_groupsource.brokers.client_pool import close_on_thread
 from spark_groupsource.brokers.offsets import Kept, kept_of
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, passes
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import GROUP_OFFSETS_S
-
-GROUP_OFFSETS_TRY_S = 5.0
-"""How long a request may take. A refused login is detected only between two requests."""
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, TRY_S
 
 _SILENCE = 0.9
 """An attempt that fails after this fraction of its time limit counts as unanswered."""
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
+
+Explain = Callable[[KafkaError, str, Mapping[int, type[GroupKafkaError]]], GroupKafkaError]
+"""Converts an error, as `broker_errors.explain` does: the error, what the client was doing, and the exception for each code."""
 
 
 def read_offsets(
@@ -41,8 +37,7 @@ def read_offsets(
     timeout_s: float,
     *,
     polled: bool,
-    missing_acl: Mapping[int, str] = MISSING_ACL,
-    advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
+    explain: Explain = explain,
 ) -> dict[TopicPartition, Kept]:
     """Return the group's offset for each partition, with a single request.
 
@@ -56,15 +51,14 @@ def read_offsets(
         timeout_s: how many seconds the request may take.
         polled: whether to poll the consumer, too, because no other code does. Polling serves the token callback, and reports
             that this user may not look up the coordinator, for which the request itself would keep waiting.
-        missing_acl: which ACL is missing, by error code.
-        advice_of: what to check, by exception.
+        explain: converts an error, as `broker_errors.explain` does.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
     """
 
     def explained(error: KafkaError, partition: str = "") -> GroupKafkaError:
-        return explain(error, f"reading the commits of group {group}{partition}", REQUEST_ERRORS, advice_of, missing_acl)
+        return explain(error, f"reading the commits of group {group}{partition}", REQUEST_ERRORS)
 
     asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
     if not asked:
@@ -97,26 +91,19 @@ def _reported(consumer: Consumer) -> Iterator[KafkaError]:
 class GroupOffsets:
     """Reads and commits offsets for one group without members. Only one thread may use it at a time. Close it after use."""
 
-    def __init__(
-        self,
-        client_settings: Mapping[str, str],
-        group: str,
-        missing_acl: Mapping[int, str] = MISSING_ACL,
-        advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
-    ) -> None:
+    def __init__(self, client_settings: Mapping[str, str], group: str, explain: Explain = explain) -> None:
         """Make the client, which starts to look up the coordinator.
 
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the group.
-            missing_acl: which ACL is missing, by error code.
-            advice_of: what to check, by exception.
+            explain: converts an error, as `broker_errors.explain` does.
 
         Raises:
             OptionError, AuthenticationFailed: as `make_client` does.
         """
         self._group = group
-        self._advice: dict[str, Any] = {"advice_of": advice_of, "missing_acl": missing_acl}
+        self._explain = explain
         self._reported = LastError()
         self._settings = {
             **client_settings,
@@ -124,7 +111,7 @@ class GroupOffsets:
             "isolation.level": "read_committed",
             "enable.auto.commit": "false",
             # A commit has no other time limit. The default is a minute, which is the limit for all attempts together.
-            "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
+            "socket.timeout.ms": str(int(TRY_S * 1000)),
         }
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
 
@@ -141,7 +128,7 @@ class GroupOffsets:
         """
         partitions = [TopicPartition(topic, 0) for topic in topics]
         found = self._tried(
-            lambda timeout_s: read_offsets(self._consumer, self._group, partitions, timeout_s, polled=True, **self._advice)
+            lambda timeout_s: read_offsets(self._consumer, self._group, partitions, timeout_s, polled=True, explain=self._explain)
         )
         return {partition.topic: kept[:2] for partition, kept in found.items() if kept.offset >= 0}
 
@@ -161,10 +148,10 @@ class GroupOffsets:
                     offsets=[KafkaTopicPartition(topic, 0, offset, metadata=metadata)], asynchronous=False
                 )
             except KafkaException as raised:
-                raise explain(raised.args[0], doing, COMMIT_ERRORS, **self._advice) from None
+                raise self._explain(raised.args[0], doing, COMMIT_ERRORS) from None
             for answer in written or ():
                 if answer.error is not None:
-                    raise explain(answer.error, f"{doing} ({topic})", COMMIT_ERRORS, **self._advice)
+                    raise self._explain(answer.error, f"{doing} ({topic})", COMMIT_ERRORS)
 
         self._tried(commit)
 
@@ -174,13 +161,10 @@ class GroupOffsets:
         Args:
             wait: Whether to wait until they are closed, which takes up to 30 ms. No thread can be started while a process exits.
         """
-        try:
-            if not wait:
-                threading.Thread(target=self._consumer.close, name="closing a group's client").start()
-                return
-        except RuntimeError as none_left:
-            log.info("no thread is left to close a client of group %s, so this thread closes it: %s", self._group, none_left)
-        self._consumer.close()
+        if wait:
+            self._consumer.close()
+        else:
+            close_on_thread(self._consumer.close)
 
     def _renew(self) -> None:
         """Replace the client, because the network may have dropped its connections. The new one waits longer between attempts."""
@@ -198,9 +182,9 @@ class GroupOffsets:
             nonlocal renewed
             left_s = deadline.left
             try:
-                return step(min(GROUP_OFFSETS_TRY_S, max(1.0, left_s)))
+                return step(min(TRY_S, max(1.0, left_s)))
             except (BrokerUnavailable, CommitOutcomeUnknown):
-                if not renewed and left_s - deadline.left >= _SILENCE * GROUP_OFFSETS_TRY_S:
+                if not renewed and left_s - deadline.left >= _SILENCE * TRY_S:
                     renewed = True
                     self._renew()
                 raise
@@ -211,7 +195,7 @@ class GroupOffsets:
             reason = self._reported.newest(self._consumer)
             if reason is None:
                 raise
-            raise explain(reason, f"asking for the offsets of group {self._group}", **self._advice) from unanswered
+            raise self._explain(reason, f"asking for the offsets of group {self._group}", REQUEST_ERRORS) from unanswered
 
 
 def _passes(error: Exception) -> bool:

@@ -94,37 +94,26 @@ def _not_marked(name: str, reason: str) -> OptionError:
     )
 
 
-class TokenCallback:
-    """The callback that gives tokens to a librdkafka client. Clients with the same function and configuration share the tokens.
+def token_callback(name: str, config: str | None) -> SharedToken:
+    """Return the callback that gives tokens to a librdkafka client. Clients with the same function and configuration share it.
 
-    The constructor gets a valid token, or raises an error. librdkafka asks for later tokens on its own threads, where an
-    exception would be lost, or would be raised by an unrelated call. So a failure there is only a warning.
+    It has a valid token already. librdkafka asks for later tokens on its own threads, where an exception would be lost, or would
+    be raised by an unrelated call. So a failure there is only a warning.
 
     No message contains a token. An exception from the user's function may contain one, so its message is never shown.
+
+    Args:
+        name: The function, as `package.module:function`. It is called if this process has no valid token from it.
+        config: The value of `sasl.oauthbearer.config`.
+
+    Raises:
+        OptionError: The function does not exist, or is not marked.
+        AuthenticationFailed: The function returns no token.
     """
-
-    def __init__(self, name: str, config: str | None) -> None:
-        """Import the function, and call it if this process has no valid token from it.
-
-        Args:
-            name: The function, as `package.module:function`.
-            config: The value of `sasl.oauthbearer.config`.
-
-        Raises:
-            OptionError: The function does not exist, or is not marked.
-            AuthenticationFailed: The function returns no token.
-        """
-        function = function_named(name)
-        self._shared = _SHARED.setdefault((function, config), SharedToken(lambda: _fetched(name, function, config)))
-        self._shared.valid()
-
-    def __call__(self, _config: str | None) -> Token:
-        """Return the newest token."""
-        return self._shared.newest()
-
-    def refused(self) -> None:
-        """Record that the brokers have refused the token, so that the next client gets a new one."""
-        self._shared.refused()
+    function = function_named(name)
+    shared = _SHARED.setdefault((function, config), SharedToken(lambda: _fetched(name, function, config)))
+    shared.valid()
+    return shared
 
 
 _SHARED: dict[tuple[Callable[[str | None], object], str | None], SharedToken] = {}

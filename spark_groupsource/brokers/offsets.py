@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -43,17 +43,13 @@ def request_offsets(
         A future for each partition, in `specs` order. It returns a `ListOffsetsResultInfo` or raises `KafkaException`.
     """
     answers: dict[TopicPartition, Future[Any]] = {}
-    for portion in portions(list(specs), PARTITIONS_IN_A_CALL):
+    partitions = list(specs)
+    for begin in range(0, len(partitions), PARTITIONS_IN_A_CALL):
+        portion = partitions[begin : begin + PARTITIONS_IN_A_CALL]
         asked = {KafkaTopicPartition(*partition): specs[partition] for partition in portion}
         futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
         answers.update(zip(portion, futures.values(), strict=True))
     return answers
-
-
-def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
-    """Split the partitions into portions of `size`, in order. The last portion may be smaller."""
-    for begin in range(0, len(partitions), size):
-        yield partitions[begin : begin + size]
 
 
 class Found(NamedTuple):

@@ -82,14 +82,6 @@ class RepeatFilter(logging.Filter):
         return True
 
 
-def logger_without_repetitions(name: str) -> logging.Logger:
-    """Return a logger for librdkafka's lines that drops repeated lines, no matter which handlers it has."""
-    logger = logging.getLogger(name)
-    if not any(isinstance(given, RepeatFilter) for given in logger.filters):
-        logger.addFilter(RepeatFilter(has_kinds=True))
-    return logger
-
-
 def same_line(text: str) -> str:
     """Return the line without durations and the client's name, which may differ between repetitions."""
     return _DURATION.sub("#", _SUPPRESSED.sub("", _CLIENT.sub("", text)))

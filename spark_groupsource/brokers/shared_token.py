@@ -118,7 +118,7 @@ class SharedToken:
                 raise failure from None
             self._sleep(_LOOK_S)
 
-    def newest(self) -> Token:
+    def __call__(self, _config: str | None = None) -> Token:
         """Return the newest token for librdkafka, with an expiry that makes librdkafka ask again when the next call is due.
 
         If no new token can be fetched, return the last one, even if it has expired. librdkafka would report a failure to its

@@ -22,21 +22,16 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import LastingAdmin
-from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import UNANSWERED, LastError
+from spark_groupsource.brokers.client import UNANSWERED
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, Found, epoch_of, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import ASK_AGAIN_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
-ENDS_TIMEOUT_S = 3.0
-"""The time limit for end offsets if all leaders answered last time. It is short, because a leader that is down must not delay the
-other partitions for long."""
-
-ASK_LEADER_AGAIN_S = 1.0
-"""The pause between two requests to a leader that did not answer at this trigger or at the previous one, which was long ago."""
+FIRST_TIMEOUTS_S = (SHORT_TIMEOUT_S, SHORT_TIMEOUT_S)
+"""The time limits for the first attempts to describe topics. Each attempt asks another broker."""
 
 T = TypeVar("T")
 
@@ -96,9 +91,7 @@ class Topics:
             OptionError: See `LastingAdmin`.
             AuthenticationFailed: See `LastingAdmin`.
         """
-        self._client_settings = client_settings
-        self._last_error = LastError()
-        self._admin = LastingAdmin(client_settings, self._last_error, clock=clock)
+        self._admin = LastingAdmin(client_settings, clock=clock)
         self._subscription = subscription
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s
@@ -138,14 +131,8 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login.
         """
         if self._subscription.subscribe is None:
-            found = self._listed("listing the topics")
-            return sorted(
-                TopicPartition(name, partition)
-                for name, topic in found.topics.items()
-                if self._subscription.matches(name)
-                for partition in topic.partitions
-            )
-        self._await_first_answer()
+            return self._partitions_of(self._subscription.matches)
+        self._admin.await_first_answer()
         partitions: list[TopicPartition] = []
         for name, future in self._described(self._subscription.subscribe).items():
             try:
@@ -164,13 +151,7 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        found = self._listed("listing the topics")
-        return sorted(
-            TopicPartition(name, partition)
-            for name, topic in found.topics.items()
-            if name not in leave_out
-            for partition in topic.partitions
-        )
+        return self._partitions_of(lambda topic: topic not in leave_out)
 
     def cluster_id(self) -> str:
         """Return the cluster's id, which is the same no matter which broker answers.
@@ -191,7 +172,7 @@ class Topics:
         """
         found: dict[str, TopicDescription | GroupKafkaError] = {}
         try:
-            self._await_first_answer()
+            self._admin.await_first_answer()
         except BrokerUnavailable as unreachable:
             return dict.fromkeys(topics, unreachable)
         for name, future in self._described(topics, with_operations=True).items():
@@ -236,7 +217,8 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
         began = self._clock()
-        # A leader that is slow but not down must get the full timeout.
+        # If all leaders answered last time, one that is down must not delay the other partitions for long. But a leader that is
+        # slow must get the full timeout.
         brief = self._all_answered and all(
             began - unknown_since < REQUEST_TIMEOUT_S for unknown_since in self._unknown_since.values()
         )
@@ -244,7 +226,7 @@ class Topics:
         if far_apart:
             # If a leader did not answer at two triggers an hour apart, that shows nothing about the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
-        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
+        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), SHORT_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
         silent_again = {
             partition
@@ -263,7 +245,7 @@ class Topics:
         self._warn_of(self._unknown_since.keys() - silent_before - self._absent)
         if known and not self._unknown_since:
             self._all_answered = True
-            self._last_error.clear(self._admin.client)
+            self._admin.last_error.clear(self._admin.client)
         for partition, unknown_since in self._unknown_since.items():
             if now - unknown_since >= self._patience_s:
                 raise BrokerUnavailable(
@@ -289,7 +271,7 @@ class Topics:
     def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
         """Ask for these ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
         known: dict[TopicPartition, Found] = {}
-        for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
+        for _ in Deadline(most_s, clock=self._clock).attempts(ASK_AGAIN_S):
             unknown = set(partitions) - known.keys()
             if not unknown:
                 break
@@ -326,9 +308,13 @@ class Topics:
         found = _numbers(self._offsets(asked, REQUEST_TIMEOUT_S))
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
+    def _partitions_of(self, matches: Callable[[str], bool]) -> list[TopicPartition]:
+        topics = self._listed("listing the topics").topics
+        return sorted(TopicPartition(name, number) for name in filter(matches, topics) for number in topics[name].partitions)
+
     def _listed(self, doing: str) -> Any:
         """Return all topics with their partitions, and the cluster's id."""
-        self._await_first_answer()
+        self._admin.await_first_answer()
         idle = self._admin.idle
 
         def ask() -> Any:
@@ -424,9 +410,6 @@ class Topics:
                     return futures
         return ask(REQUEST_TIMEOUT_S)
 
-    def _await_first_answer(self) -> None:
-        await_first_answer(self._admin.client, self._last_error, self._client_settings)
-
     def _asked(self, request: Callable[[], T], doing: str) -> T:
         try:
             return request()
@@ -434,13 +417,13 @@ class Topics:
             raise self._explained(failed.args[0], doing) from None
 
     def _explained(self, error: KafkaError, doing: str) -> GroupKafkaError:
-        explained = explain(self._last_error.reason(error, self._admin.client), doing)
+        explained = explain(self._admin.reason(error), doing)
         if isinstance(explained, TopicNotFound | NotAuthorized | AuthenticationFailed):
             return explained
         return BrokerUnavailable(str(explained))
 
     def _last_error_text(self) -> str:
-        error = self._last_error.newest(self._admin.client)
+        error = self._admin.last_error.newest(self._admin.client)
         return f" ({error.str()})" if error is not None else ""
 
 

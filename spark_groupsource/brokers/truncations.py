@@ -19,13 +19,9 @@ from spark_groupsource.brokers.client import LastError, diverging_offset, librdk
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import ASK_AGAIN_S, REQUEST_TIMEOUT_S
 
 log = logging.getLogger(__name__)
-
-ASK_AGAIN_S = 1.0
-"""How long to reuse the answer that a log was truncated. Until that is certain, the leader is asked again, each time with a new
-client."""
 
 _POLL_S = 0.1
 
@@ -107,6 +103,7 @@ class Truncations:
         asked = {partition: key for partition, key in keys.items() if partition not in self._valid}
         if not asked:
             return Validated()
+        # Until a truncation is certain, the leader is asked again, each time with a new client.
         if asked != self._asked or self._clock() >= self._asked_at + ASK_AGAIN_S:
             began = self._clock()
             found = self._ask({partition: positions[partition] for partition in asked}, ends)

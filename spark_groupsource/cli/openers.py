@@ -15,7 +15,7 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.names import Names, open_group
 from spark_groupsource.sink.token import Committed, Mark, Opener, mark_in, newest_token
-from spark_groupsource.timeouts import CHECK_STEP_S, LIST_AGAIN_S
+from spark_groupsource.timeouts import ASK_AGAIN_S, CHECK_STEP_S
 
 Kept = Mapping[TopicPartition, tuple[int, str | None]]
 """A group's committed offsets, each with its metadata."""
@@ -61,7 +61,7 @@ def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Opene
     Raises:
         GroupKafkaError: The groups cannot be listed, or their offsets cannot be read.
     """
-    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), interval_s=LIST_AGAIN_S)
+    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), interval_s=ASK_AGAIN_S)
     found: list[Candidate] = []
     unreadable: list[str] = []
     for group in groups:

@@ -2,9 +2,9 @@
 
 contract.py defines what every reader takes and returns. There are two readers:
 
-- The native reader (native_consumer.py) builds Arrow batches in native_arrow.py: native/_intake.c copies librdkafka's messages
-  into Arrow buffers, so no record becomes a Python object.
-- The pure reader (pure_consumer.py) builds Arrow batches from confluent-kafka's messages in pure_arrow.py.
+- The native reader (native_consumer.py) calls librdkafka: native/_intake.c copies its messages into Arrow buffers, so no record
+  becomes a Python object.
+- The pure reader (pure_consumer.py) builds Arrow batches from confluent-kafka's messages.
 
 choice.py chooses between them. Both share the other modules:
 

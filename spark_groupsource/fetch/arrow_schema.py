@@ -42,23 +42,17 @@ def column_names(schema: pa.Schema) -> list[str]:
     return [name.lower() for name in schema.names]
 
 
-def has_not_null(schema: pa.Schema) -> bool:
-    """Return whether any column, or the header values, must not be null."""
-    headers = [field.type.value_type for field in schema if pa.types.is_list(field.type)]
-    return not all(field.nullable for field in [*schema, *(header.field(1) for header in headers)])
-
-
 def null_not_allowed(batch: pa.RecordBatch) -> str | None:
     """Return the name of the first column that has a null but must not have one, or None if there is no such column.
 
     Kafka allows null keys, values and header values, and Spark shows null headers for a record without headers.
     """
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if not field.nullable and column.null_count:
+    for at, field in enumerate(batch.schema):
+        if not field.nullable and batch.column(at).null_count:
             return str(field.name)
         if pa.types.is_list(field.type):
             value = field.type.value_type.field(1)
-            if not value.nullable and column.values.field(1).null_count:
+            if not value.nullable and batch.column(at).values.field(1).null_count:
                 return f"{field.name}.{value.name}"
     return None
 

@@ -7,22 +7,23 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.contract import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, throttled, timed_out
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S, cut_believed_after_s
 
-BOUNDS_FIRST_WAIT_S = 1.0
-"""The timeout for the first request for a log's bounds. A request that times out is repeated with twice the timeout, because the
-broker may be slow."""
+ASK_BOUNDS_S = 1.0
+"""The timeout for a request for a log's bounds. Before anything has been read, a request that times out is repeated with twice
+the timeout, because the broker may be slow."""
 
 BOUNDS_SHORTEST_WAIT_S = 0.05
 """The shortest timeout for such a request, used when the task is almost out of time."""
 
-BOUNDS_BETWEEN_TRIES_S = 0.25
-"""The pause between two requests for a log's bounds."""
+BOUNDS_PAUSE_S = 0.25
+"""The pause between two requests for a log's bounds, and before the request when a partition ends before the range does: the
+leader may just have moved."""
 
 _TRIES = 5
 """How many times brokers must answer that a topic or partition does not exist before the task accepts this.
@@ -79,7 +80,7 @@ def ask_bounds(
                     raise NoAnswer(doubt)
                 return bounds
             doubt = _look_up_leader(consumer, partition, timeout_s)
-        time.sleep(BOUNDS_BETWEEN_TRIES_S)
+        time.sleep(BOUNDS_PAUSE_S)
 
 
 def wait_for_bounds(
@@ -102,7 +103,7 @@ def wait_for_bounds(
     """
     deadline, unanswered = Deadline(timeout_ms / 1000), Deadline(ADDRESSES_TRIED_AFTER_S)
     believe_after_s = cut_believed_after_s(timeout_ms)
-    wait_s = BOUNDS_FIRST_WAIT_S
+    wait_s = ASK_BOUNDS_S
     is_first = True
     earlier: dict[int, KafkaError] = {}
     consumer.serve()
@@ -129,19 +130,15 @@ def wait_for_bounds(
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
             if unanswered.over and not consumer.answered:
-                _refuse_unreachable(client)
+                # Import this only if no broker answers, because the import takes each new worker some time.
+                from spark_groupsource.brokers.advertised import refuse_unreachable
+
+                refuse_unreachable(client)
         is_first = False
         # An immediate error, such as a refused connection, does not show that answers are slow.
         if time.monotonic() - began >= 0.9 * timeout_s:
             wait_s *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)
-
-
-def _refuse_unreachable(client: Mapping[str, str]) -> None:
-    # Import this only if no broker answers, because the import takes each new worker some time.
-    from spark_groupsource.brokers.advertised import refuse_unreachable
-
-    refuse_unreachable(client)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:

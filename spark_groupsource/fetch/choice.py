@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchRange, Reader, Records
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader, Records
 from spark_groupsource.fetch.shared import read_one_by_one
 from spark_groupsource.native.libraries import NativeUnavailable, why_unavailable
 
@@ -21,38 +20,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class InstalledReader(NamedTuple):
-    """The reader that this process can use, and the reason if it is not the native one."""
-
-    read: Reader
-    """The function that reads a range."""
-    name: str
-    """`native` or `pure Python`."""
-    reason: str | None = None
-    """Why this process cannot use the native reader, or None if it can."""
-    advice: str | None = None
-    """What to install to get the native reader, as a clause, or None if it can be used."""
-
-
-def installed_reader() -> InstalledReader:
-    """Return the fastest reader that this process can use, without logging a warning."""
-    unavailable = why_unavailable()
-    if unavailable is None:
-        return InstalledReader(native.read, "native")
-    return InstalledReader(pure.read, "pure Python", str(unavailable), unavailable.advice)
-
-
 def reader() -> Reader:
     """Return the fastest reader that this process can use, and warn once per process if it is not the native one."""
-    found = installed_reader()
-    if found.reason is not None:
-        _warn(found.reason, found.advice)
-    return found.read
+    unavailable = why_unavailable()
+    if unavailable is None:
+        return native.read
+    _warn(
+        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
+        "that header keys are truncated at the first NUL, but reading is several times slower. To use the native reader: %s.",
+        str(unavailable),
+        unavailable.advice,
+    )
+    return pure.read
 
 
 def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
     """Warn, once per process, that the pure Python producer writes the rows."""
-    _warn_of_producer(str(unavailable), unavailable.advice)
+    _warn(
+        "Rows are written by the pure Python producer, because the native one cannot be used: %s. The rows are the same, but "
+        "writing is several times slower. To use the native producer: %s.",
+        str(unavailable),
+        unavailable.advice,
+    )
 
 
 def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
@@ -115,34 +104,18 @@ def warn_on_driver() -> None:
 
     The driver reads no records, but the executors often have the same installation, and few users read their logs.
     """
-    found = installed_reader()
-    if found.reason is not None:
+    unavailable = why_unavailable()
+    if unavailable is not None:
         log.warning(
-            "The driver's installation has no native reader: %s. Executors with the same installation use the %s reader. Its "
-            "rows are the same, except that header keys are truncated at the first NUL, but it is several times slower. To use "
-            "the native reader, on the driver and on every executor: %s.",
-            found.reason,
-            found.name,
-            found.advice,
+            "The driver's installation has no native reader: %s. Executors with the same installation use the pure Python "
+            "reader. Its rows are the same, except that header keys are truncated at the first NUL, but it is several times "
+            "slower. To use the native reader, on the driver and on every executor: %s.",
+            unavailable,
+            unavailable.advice,
         )
 
 
 @functools.cache
-def _warn(reason: str, advice: str | None) -> None:
-    """Warn, once per process and reason, that the pure Python reader reads the records."""
-    log.warning(
-        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
-        "that header keys are truncated at the first NUL, but reading is several times slower. To use the native reader: %s.",
-        reason,
-        advice,
-    )
-
-
-@functools.cache
-def _warn_of_producer(reason: str, advice: str) -> None:
-    log.warning(
-        "Rows are written by the pure Python producer, because the native one cannot be used: %s. The rows are the same, but "
-        "writing is several times slower. To use the native producer: %s.",
-        reason,
-        advice,
-    )
+def _warn(text: str, reason: str, advice: str) -> None:
+    """Log this warning once per process and reason."""
+    log.warning(text, reason, advice)

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 from confluent_kafka import KafkaException
 
 from spark_groupsource.brokers.client_pool import digest, pool
-from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.contract import FetchConsumer
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,14 @@
 """The native reader, which calls librdkafka's C API. native/_intake.c turns records into Arrow without Python objects.
 
-Its consumer has the same settings as the pure reader's consumer, and makes the same calls.
+Its consumer has the same settings as the pure reader's consumer, and makes the same calls. Arrow's C data interface imports the
+record batches.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -13,22 +16,35 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.contract import FetchRange, Records
-from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken, Throttling
-from spark_groupsource.fetch.native_arrow import NativeBatches
+from spark_groupsource.fetch.arrow_schema import column_names
+from spark_groupsource.fetch.contract import (
+    BATCH_ROWS,
+    FetchRange,
+    FetchSettings,
+    Intake,
+    PartitionEvent,
+    Records,
+    Taken,
+    Throttling,
+)
 from spark_groupsource.fetch.reading import read_range
-from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.native.client import NativeClient, decoded
 from spark_groupsource.native.libraries import load_libraries
 from spark_groupsource.native.structs import (
     CONSUMER,
     NO_ERROR,
+    ArrayStruct,
     IntakeStruct,
     MetadataStruct,
     PartitionListStruct,
     ThrottleCallback,
 )
 from spark_groupsource.partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers")
+"""The columns in `enum column` of native/_intake.c, in the same order."""
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
@@ -162,6 +178,12 @@ class NativeIntake:
         libraries = load_libraries()
         self._ours = libraries.ours
         self._pid = os.getpid()
+        self._schema = schema
+        self._names = column_names(schema)
+        if "headers" in self._names and not libraries.key_sizes:
+            _warn_of_cut_keys()
+        order = [_COLUMNS.index(name) for name in self._names]
+        topic = fetch_range.topic.encode()
         self._messages = (ctypes.c_void_p * rows)()
         self._state = IntakeStruct(
             library=libraries.functions,
@@ -170,10 +192,14 @@ class NativeIntake:
             row_limit=rows,
             byte_limit=batch_bytes,
             newest_epoch=-1 if fetch_range.epoch is None else fetch_range.epoch,
+            columns=sum(1 << column for column in order),
+            column_count=len(order),
             key_sizes=libraries.key_sizes,
+            topic=topic,
+            topic_size=len(topic),
+            partition=fetch_range.partition,
         )
-        partition = TopicPartition(fetch_range.topic, fetch_range.partition)
-        self._batches = NativeBatches(libraries.ours, self._state, partition, schema)
+        self._state.order[: len(order)] = order
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""
@@ -190,10 +216,45 @@ class NativeIntake:
         self._ours.forget_fetched(self._state)
 
     def batch(self) -> pa.RecordBatch | None:
-        """See `Intake`."""
-        return self._batches.batch() if self._state.rows else None
+        """See `Intake`. String columns are not checked for valid UTF-8 (see `as_type`).
+
+        Raises:
+            MemoryError: There is not enough memory for the batch.
+        """
+        if not self._state.rows:
+            return None
+        # Read this first, because the C code sets it to 0.
+        odd_header_keys = self._state.odd_header_keys
+        array = ArrayStruct()
+        if not self._ours.batch(self._state, array):
+            raise MemoryError(f"no memory for a batch of {self._state.bytes} bytes of records")
+        if odd_header_keys:
+            return self._with_text_keys(ctypes.addressof(array))
+        return pa.RecordBatch._import_from_c(ctypes.addressof(array), self._schema)
 
     def close(self) -> None:
         """See `Intake`. A forked child frees nothing, because another thread in the parent may have held the necessary locks."""
         if self._pid == os.getpid():
             self._ours.close(self._state)
+
+    def _with_text_keys(self, array: int) -> pa.RecordBatch:
+        """Return the batch with invalid UTF-8 in header keys replaced, as Java and therefore Spark do."""
+        at = self._names.index("headers")
+        field = self._schema.field(at)
+        _, value = field.type.value_type
+        with_binary_keys = field.with_type(pa.list_(pa.struct([pa.field("key", pa.binary()), value])))
+        batch = pa.RecordBatch._import_from_c(array, self._schema.set(at, with_binary_keys))
+        lists = batch.column(at)
+        keys = pa.array([key.decode("utf-8", "replace") for key in lists.values.field(0).to_pylist()], pa.string())
+        headers = pa.Array.from_buffers(field.type.value_type, len(keys), [None], 0, children=[keys, lists.values.field(1)])
+        texts = pa.Array.from_buffers(field.type, len(lists), lists.buffers()[:2], lists.null_count, children=[headers])
+        return batch.set_column(at, field, texts)
+
+
+@functools.cache
+def _warn_of_cut_keys() -> None:
+    """Warn, once per process, that header keys are truncated at their first NUL."""
+    log.warning(
+        "Header keys are truncated at their first NUL, because this package cannot find a key's length in this version of "
+        "librdkafka. Keys without a NUL are complete. To read the others, install a later version of spark-groupsource."
+    )

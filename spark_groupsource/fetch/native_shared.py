@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import Intake
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Intake
 from spark_groupsource.fetch.native_consumer import NativeConsumer, NativeIntake, read
-from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.fetch.shared import read_shared
 from spark_groupsource.native.structs import PartitionListStruct
 from spark_groupsource.partition import TopicPartition

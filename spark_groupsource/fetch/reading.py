@@ -27,16 +27,24 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.client import diverging_offset
 from spark_groupsource.errors import SchemaError
-from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
-from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
+from spark_groupsource.fetch.arrow_schema import null_not_allowed
+from spark_groupsource.fetch.bounds import ASK_BOUNDS_S, BOUNDS_PAUSE_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
-from spark_groupsource.fetch.contract import FetchRange, Records
-from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
+from spark_groupsource.fetch.contract import (
+    FetchConsumer,
+    FetchRange,
+    FetchSettings,
+    Intake,
+    MakeConsumer,
+    PartitionEvent,
+    Records,
+    Taken,
+)
 from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, cut_off, lost_ranges, remaining, report
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
-from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import cut_believed_after_s
+from spark_groupsource.patience import doubled
+from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
 
@@ -46,21 +54,9 @@ TASK_WAIT_S = 0.5
 TASK_FLOW_S = 0.005
 """The maximum wait for the next record while records are arriving."""
 
-TASK_ASK_S = 1.0
-"""The timeout for a request for the log's bounds while the task waits for records."""
-
 TASK_SILENCE_S = 5.0
 """How long a task waits for a record before it asks for the log's bounds, because librdkafka reports a deleted topic late or
 never."""
-
-TASK_EARLY_END_S = 0.25
-"""How long a task waits before it asks for the log's bounds when the partition ends before the range does."""
-
-TASK_FIRST_PAUSE_S = 0.1
-"""The pause before a new assignment after an error that the log's bounds do not explain. It doubles each time."""
-
-TASK_LONGEST_PAUSE_S = 5.0
-"""The maximum pause before a new assignment."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Records:
@@ -76,23 +72,25 @@ def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsu
     return False
 
 
-def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: int) -> None:
-    """Refuse a batch with a null in a column that the schema declares as NOT NULL.
+def batch_of(intake: Intake, fetch_range: FetchRange, next_offset: int) -> pa.RecordBatch | None:
+    """Return an intake's batch, or None if it has no rows.
 
     Args:
-        batch: Records of one partition.
-        fetch_range: Their range.
+        intake: The intake.
+        fetch_range: The range of its records.
         next_offset: The offset after them.
 
     Raises:
-        SchemaError: The batch has such a null.
+        SchemaError: The batch has a null in a column that the schema declares as NOT NULL.
     """
-    column = null_not_allowed(batch)
+    batch = intake.batch()
+    column = None if batch is None else null_not_allowed(batch)
     if column is not None:
         raise SchemaError(
             f"{reading(fetch_range)}: a record before offset {next_offset} has no {column}, which the schema declares as NOT "
             "NULL. Kafka allows such records, but the query fails on this one. Remove NOT NULL from the schema."
         )
+    return batch
 
 
 def reading(fetch_range: FetchRange) -> str:
@@ -108,7 +106,6 @@ class _Reading:
         self._range = fetch_range
         self._settings = settings
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
-        self._has_not_null = has_not_null(settings.schema)
         self._intake = consumer.intake(fetch_range, settings.schema, settings.batch_bytes)
         self._doing = reading(fetch_range)
         self._next = fetch_range.start
@@ -130,7 +127,8 @@ class _Reading:
         """The time of the last progress (`time.monotonic`)."""
         self._ask_at = 0.0
         """When to ask for the log's bounds if there is no progress by then."""
-        self._pause_s = TASK_FIRST_PAUSE_S
+        self._pauses_s = doubled(RETRY_INTERVAL_S, TASK_SILENCE_S)
+        """The pauses before a new assignment after an error that the log's bounds do not explain."""
         self._silences = 0
         """How many times in a row no broker has answered."""
         self._progress()
@@ -151,7 +149,7 @@ class _Reading:
             previous = self._next
             taken = self._take()
             self._accept(taken)
-            if taken.full and (batch := self._batch()) is not None:
+            if taken.full and (batch := batch_of(self._intake, self._range, self._next)) is not None:
                 yield batch
                 # Do not count the time that Spark spends on the batch.
                 self._progress()
@@ -161,18 +159,12 @@ class _Reading:
                 self._no_progress()
         # 3. End the assignment before yielding the last batch, so that no unneeded Fetch is sent while Spark processes the batch.
         self._consumer.unassign()
-        if (batch := self._batch()) is not None:
+        if (batch := batch_of(self._intake, self._range, self._next)) is not None:
             yield batch
 
     def close(self) -> None:
         """Free the records that have not been yielded. Call this before closing the consumer, which they depend on."""
         self._intake.close()
-
-    def _batch(self) -> pa.RecordBatch | None:
-        batch = self._intake.batch()
-        if batch is not None and self._has_not_null:
-            refuse_nulls(batch, self._range, self._next)
-        return batch
 
     def _assign(self) -> None:
         self._assigned_at = self._next
@@ -223,7 +215,7 @@ class _Reading:
                 self._next = self._end
             else:
                 # Either the log was truncated, or a new leader does not have the end yet. Ask for the bounds soon to find out.
-                self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
+                self._ask_at = min(self._ask_at, time.monotonic() + BOUNDS_PAUSE_S)
             return
         if event.offset >= self._end and event.offset == self._consumer.position(self._partition):
             # The consumer has passed all records before the event, and the range ends with a transaction marker or an aborted
@@ -252,7 +244,7 @@ class _Reading:
         if event.error.code() == KafkaError._AUTHENTICATION:
             # The broker refused a connection, perhaps while this consumer was not in use, and with a token that has since been
             # replaced. If the broker still refuses, the task fails because of the silence that follows.
-            self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
+            self._ask_at = min(self._ask_at, time.monotonic() + BOUNDS_PAUSE_S)
             return
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
@@ -317,7 +309,7 @@ class _Reading:
         answers = True
         try:
             believe_after_s = cut_believed_after_s(timeout_ms)
-            bounds = ask_bounds(self._consumer, self._partition, self._end, TASK_ASK_S, self._doing, believe_after_s)
+            bounds = ask_bounds(self._consumer, self._partition, self._end, ASK_BOUNDS_S, self._doing, believe_after_s)
         except NoAnswer as silence:
             answers = False
             self._last_error = silence.error
@@ -337,12 +329,11 @@ class _Reading:
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
-        self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
+        self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else ASK_BOUNDS_S)
         if self._in_doubt:
             # The log has these offsets, so either its leader has moved, or the log was truncated and has grown again.
             log.warning("%s: the leader rejects the read: %s. The task retries.", self._doing_at(), self._last_error)
-            time.sleep(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, TASK_LONGEST_PAUSE_S)
+            time.sleep(next(self._pauses_s))
             self._assign()
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
@@ -367,7 +358,7 @@ class _Reading:
         self.is_cut |= any(loss.is_cut for loss in found)
 
     def _progress(self) -> None:
-        self._pause_s = TASK_FIRST_PAUSE_S
+        self._pauses_s = doubled(RETRY_INTERVAL_S, TASK_SILENCE_S)
         self._silences = 0
         self._progress_at = time.monotonic()
         self._ask_at = self._progress_at + TASK_SILENCE_S

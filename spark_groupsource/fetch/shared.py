@@ -22,12 +22,9 @@ from dataclasses import replace
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.arrow_schema import has_not_null
 from spark_groupsource.fetch.consumer_cache import borrowed
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.intake import Intake, MakeShared, SharedConsumer
-from spark_groupsource.fetch.reading import TASK_WAIT_S, refuse_nulls
-from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
+from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings, Intake, MakeShared, Reader, SharedConsumer
+from spark_groupsource.fetch.reading import TASK_WAIT_S, batch_of
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +93,6 @@ class _Pass:
     def __init__(self, ranges: Sequence[FetchRange], settings: FetchSettings) -> None:
         self._ranges = ranges
         self._settings = settings
-        self._has_not_null = has_not_null(settings.schema)
         self._together = _Together(settings.batch_bytes)
         self._overdue_at = 0.0
         """When the pass stops waiting for brokers that throttle its consumer, unless it makes progress."""
@@ -152,7 +148,7 @@ class _Pass:
                     return
                 done = taken.next
                 self._progress()
-            if taken.full and (batch := self._batch(intake, fetch_range, done)) is not None:
+            if taken.full and (batch := batch_of(intake, fetch_range, done)) is not None:
                 yield batch
             elif taken.event is not None:
                 ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= fetch_range.end
@@ -162,16 +158,10 @@ class _Pass:
                 done = fetch_range.end
             elif taken.first is None and self._is_silent(consumer):
                 break
-        if (batch := self._batch(intake, fetch_range, done)) is not None:
+        if (batch := batch_of(intake, fetch_range, done)) is not None:
             yield batch
         if done < fetch_range.end:
             self.unfinished.append(replace(fetch_range, start=done))
-
-    def _batch(self, intake: Intake, fetch_range: FetchRange, done: int) -> pa.RecordBatch | None:
-        batch = intake.batch()
-        if batch is not None and self._has_not_null:
-            refuse_nulls(batch, fetch_range, done)
-        return batch
 
     def _progress(self) -> None:
         self._silent_at = time.monotonic() + TASK_SHARED_SILENCE_S

@@ -19,12 +19,9 @@ from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotF
 from spark_groupsource.group.fenced_commits import fetch_commits
 from spark_groupsource.handoff.commit_record import GroupCommit, mark_of
 from spark_groupsource.partition import TopicPartition, topics_of
+from spark_groupsource.timeouts import KEPT_S
 
 log = logging.getLogger(__name__)
-
-KEPT_S = 30.0
-"""How long an idle client is kept. While ranges are held for other streams, questions come more often than this, because each new
-client has to log in."""
 
 PARTITIONS_PER_REQUEST = 5_000
 """The most partitions in one request. Their records take at most 20 MB."""
@@ -108,7 +105,8 @@ class GroupReader:
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
         """Return the group's commits for these partitions, with a new client if the last one was idle or got no answer."""
-        # Replace an idle client: if the network has dropped its connections, its requests would get no answer for a minute.
+        # Replace an idle client: if the network has dropped its connections, its requests would get no answer for a minute. While
+        # ranges are held for other streams, questions come more often than this, because each new client has to log in.
         if self._client is None or time.monotonic() - self._used_at >= KEPT_S:
             settings = {**self._settings, "group.id": self._group_id}
             self._client = make_client(Consumer, settings, LastError().record, librdkafka_log)

@@ -30,15 +30,11 @@ def _put_pem(draft: Draft, target: str, text: str, source: str) -> None:
         draft.put(target, pem, source)
 
 
-_JKS_TRUST = (
-    "librdkafka cannot read Java trust stores. Convert it: `keytool -importkeystore -srckeystore truststore.jks -destkeystore "
-    "truststore.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem`. Copy ca.pem to every "
-    "node, and set kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to its path"
-)
-
-_P12_TRUST = (
-    "librdkafka reads trusted certificates only as PEM. Convert it: `openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem`. "
-    "Copy ca.pem to every node, and set kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to its path"
+_TRUST = (
+    "librdkafka reads trusted certificates only as PEM. Convert it: a trust store of the type JKS first with `keytool "
+    "-importkeystore -srckeystore truststore.jks -destkeystore truststore.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in "
+    "truststore.p12 -nokeys -out ca.pem`. Copy ca.pem to every node, and set kafka.ssl.truststore.type=PEM and "
+    "kafka.ssl.truststore.location to its path"
 )
 
 _JKS_KEY = (
@@ -70,7 +66,7 @@ def translate_truststore(draft: Draft) -> None:
     elif certificates is not None:
         draft.wrong("ssl.truststore.type", "kafka.ssl.truststore.certificates needs kafka.ssl.truststore.type=PEM")
     else:
-        draft.wrong("ssl.truststore.type" if kind else "ssl.truststore.location", _P12_TRUST if kind == "PKCS12" else _JKS_TRUST)
+        draft.wrong("ssl.truststore.type" if kind else "ssl.truststore.location", _TRUST)
 
 
 def translate_keystore(draft: Draft) -> None:

@@ -4,55 +4,55 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import Enum
 
-NAMES = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms bootstrap.servers
-        broker.address.family broker.address.ttl broker.version.fallback check.crcs client.dns.lookup client.id client.rack
-        connections.max.idle.ms coordinator.query.interval.ms debug enable.metrics.push enable.random.seed
-        enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification fetch.error.backoff.ms fetch.max.bytes
-        fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id group.instance.id group.protocol
-        group.remote.assignor heartbeat.interval.ms https.ca.location https.ca.pem isolation.level log.connection.close
-        log.thread.name log_level max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms
-        message.copy.max.bytes message.max.bytes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
-        metadata.recovery.strategy partition.assignment.strategy queued.max.messages.kbytes queued.min.messages
-        receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms
-        sasl.mechanism sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.jwt.template.file
-        sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
-        sasl.oauthbearer.config sasl.oauthbearer.extensions sasl.oauthbearer.grant.type
-        sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method sasl.oauthbearer.scope
-        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
-        session.timeout.ms socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails socket.nagle.disable
-        socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms ssl.ca.location ssl.ca.pem
-        ssl.certificate.location ssl.certificate.pem ssl.cipher.suites ssl.crl.location ssl.curves.list
-        ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem ssl.keystore.location
-        ssl.keystore.password ssl.providers ssl.sigalgs.list topic.metadata.propagation.max.ms
-        topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
-        """,
-    )
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_OF_CONSUMERS = _names(
+    """
+    allow.auto.create.topics check.crcs coordinator.query.interval.ms fetch.error.backoff.ms fetch.max.bytes fetch.min.bytes
+    fetch.queue.backoff.ms fetch.wait.max.ms group.id group.instance.id group.protocol group.remote.assignor
+    heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms partition.assignment.strategy
+    queued.max.messages.kbytes queued.min.messages receive.message.max.bytes session.timeout.ms
+    """
 )
+PRODUCER_NAMES = _names(
+    """
+    acks batch.num.messages batch.size compression.level compression.type enable.idempotence linger.ms message.max.bytes
+    message.timeout.ms partitioner queue.buffering.backpressure.threshold queue.buffering.max.kbytes
+    queue.buffering.max.messages retries sticky.partitioning.linger.ms topic.metadata.propagation.max.ms transaction.timeout.ms
+    """
+)
+"""librdkafka settings that producers need, known to be safe and useful here."""
+
+_OF_EVERY_CLIENT = _names(
+    """
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms bootstrap.servers broker.address.family
+    broker.address.ttl broker.version.fallback client.dns.lookup client.id client.rack connections.max.idle.ms debug
+    enable.metrics.push enable.random.seed enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification
+    https.ca.location https.ca.pem log.connection.close log.thread.name log_level max.in.flight.requests.per.connection
+    message.copy.max.bytes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+    reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms sasl.mechanism
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+    sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+    sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.id
+    sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions sasl.oauthbearer.grant.type
+    sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name
+    sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol socket.connection.setup.timeout.ms
+    socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes
+    socket.timeout.ms ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites ssl.crl.location
+    ssl.curves.list ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem ssl.keystore.location
+    ssl.keystore.password ssl.providers ssl.sigalgs.list topic.metadata.refresh.fast.interval.ms
+    topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
+    """
+)
+NAMES = _OF_CONSUMERS | PRODUCER_NAMES | _OF_EVERY_CLIENT
 """librdkafka settings that are known to be safe and useful here, also used as suggestions for a misspelled name. draft.py asks
 librdkafka which other settings exist, and which values they accept."""
-
-PRODUCER_NAMES = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        acks batch.num.messages batch.size compression.level compression.type enable.idempotence linger.ms
-        message.max.bytes message.timeout.ms partitioner queue.buffering.backpressure.threshold
-        queue.buffering.max.kbytes queue.buffering.max.messages retries sticky.partitioning.linger.ms
-        topic.metadata.propagation.max.ms transaction.timeout.ms
-        """,
-    )
-)
-"""librdkafka producer settings that are known to be safe and useful here."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "group.protocol": ("classic", "consumer"),
@@ -142,26 +142,16 @@ OAUTH_CALLBACK = "oauth_cb"
 
 OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:function, a Python function with @oauth_callback"
 
+_JAVA = "it is for the Java client, which is not used here"
 
-class Refused(Enum):
-    """The reasons why a setting is refused, as worded in errors."""
-
-    DECIDED = "groupkafka decides this, so that its guarantees hold"
-    ABSENT = "librdkafka has no such setting"
-    JAVA = "it is for the Java client, which is not used here"
-    NO_EFFECT = "it has no effect here"
-    NATIVE_CODE = "it would load a native library, which an option must not do"
-    KERBEROS = "Kerberos is not available, because confluent-kafka's packages are built without GSSAPI"
-
-
-_REASONS: Mapping[Refused, str] = {
-    Refused.DECIDED: """
+REASONS: Mapping[str, str] = {
+    "groupkafka decides this, so that its guarantees hold": """
         auto.commit.enable auto.commit.interval.ms auto.offset.reset delivery.report.only.error enable.auto.commit
         enable.auto.offset.store enable.gapless.guarantee enable.partition.eof group.protocol.type offset.store.method
         offset.store.path offset.store.sync.interval.ms queuing.strategy topic.blacklist transaction.two.phase.commit.enable
         transactional.id
         """,
-    Refused.ABSENT: """
+    "librdkafka has no such setting": """
         default.api.timeout.ms max.poll.records metadata.max.idle.ms partitioner.adaptive.partitioning.enable
         partitioner.availability.timeout.ms sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
         sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
@@ -169,28 +159,26 @@ _REASONS: Mapping[Refused, str] = {
         sasl.oauthbearer.header.urlencode sasl.oauthbearer.scope.claim.name socket.connection.setup.timeout.max.ms
         ssl.enabled.protocols ssl.protocol
         """,
-    Refused.JAVA: """
+    _JAVA: """
         auto.include.jmx.reporter config.providers interceptor.classes internal.throw.on.fetch.stable.offset.unsupported
-        key.deserializer key.serializer metric.reporters metrics.num.samples metrics.recording.level
-        metrics.sample.window.ms partitioner.class partitioner.ignore.keys sasl.client.callback.handler.class
-        sasl.login.class sasl.oauthbearer.jwt.validator.class security.providers ssl.engine.factory.class
-        ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
-        value.deserializer value.serializer
+        key.deserializer key.serializer metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        partitioner.class partitioner.ignore.keys sasl.client.callback.handler.class sasl.login.class
+        sasl.oauthbearer.jwt.validator.class security.providers ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm value.deserializer value.serializer
         """,
-    Refused.NO_EFFECT: """
+    "it has no effect here": """
         builtin.features consume.callback.max.messages enabled_events internal.termination.signal log.queue
-        produce.offset.report reconnect.backoff.jitter.ms sasl.oauthbearer.clock.skew.seconds
-        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+        produce.offset.report reconnect.backoff.jitter.ms sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
+        sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
         sasl.oauthbearer.jwks.endpoint.url share.acknowledgement.mode share.acquire.mode socket.blocking.max.ms
         ssl.ca.certificate.stores statistics.interval.ms topic.metadata.refresh.fast.cnt
         """,
-    Refused.NATIVE_CODE: "plugin.library.paths ssl.engine.id ssl.engine.location",
-    Refused.KERBEROS: """
-        sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
-        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    "it would load a native library, which an option must not do": """
+        plugin.library.paths ssl.engine.id ssl.engine.location
         """,
 }
+"""The settings that are refused, by the reason that the error gives."""
 
 _READ_AS_BINARY = "keys and values are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 _WRITTEN_AS_BINARY = (
@@ -222,78 +210,67 @@ _INSTEAD: Mapping[str, str] = {
 }
 """What to do about a refused setting if removing it is not enough."""
 
-KERBEROS = f"{Refused.KERBEROS.value}; use SCRAM-SHA-512, PLAIN or OAUTHBEARER with kafka.sasl.mechanism, or a client certificate"
+KERBEROS = (
+    "Kerberos is not available, because confluent-kafka's packages are built without GSSAPI; use SCRAM-SHA-512, PLAIN or "
+    "OAUTHBEARER with kafka.sasl.mechanism, or a client certificate"
+)
 
-JAVA_CLASS = f"{Refused.JAVA.value}; remove it"
+_OF_KERBEROS = _names(
+    """
+    sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
+    sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+    """
+)
+
+JAVA_CLASS = f"{_JAVA}; remove it"
 
 REFUSED_SETTINGS: Mapping[str, str] = {
-    name: KERBEROS if reason is Refused.KERBEROS else f"{reason.value}; {_INSTEAD.get(name, 'remove it')}"
-    for reason, names in _REASONS.items()
-    for name in names.split()
+    **{name: f"{reason}; {_INSTEAD.get(name, 'remove it')}" for reason, names in REASONS.items() for name in names.split()},
+    **dict.fromkeys(_OF_KERBEROS, KERBEROS),
 }
 """Known consumer and producer settings that are refused, with the reason and what to do instead."""
 
-PRODUCER_ONLY = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        acks batch.num.messages batch.size buffer.memory compression.codec compression.gzip.level compression.level
-        compression.lz4.level compression.type compression.zstd.level delivery.report.only.error delivery.timeout.ms
-        enable.gapless.guarantee enable.idempotence key.serializer linger.ms max.block.ms max.request.size
-        message.send.max.retries message.timeout.ms metadata.max.idle.ms msg_order_cmp partitioner
-        partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
-        partitioner.ignore.keys produce.offset.report queue.buffering.backpressure.threshold
-        queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms queuing.strategy
-        request.required.acks retries sticky.partitioning.linger.ms transaction.timeout.ms
-        transaction.two.phase.commit.enable transactional.id value.serializer
-        """,
-    )
+PRODUCER_ONLY = PRODUCER_NAMES - {"message.max.bytes", "topic.metadata.propagation.max.ms"} | _names(
+    """
+    buffer.memory compression.codec compression.gzip.level compression.lz4.level compression.zstd.level
+    delivery.report.only.error delivery.timeout.ms enable.gapless.guarantee key.serializer max.block.ms max.request.size
+    message.send.max.retries metadata.max.idle.ms msg_order_cmp partitioner.adaptive.partitioning.enable
+    partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys produce.offset.report queue.buffering.max.ms
+    queuing.strategy request.required.acks transaction.two.phase.commit.enable transactional.id value.serializer
+    """
 )
-"""Settings that only producers have."""
+"""Settings that only producers have, in Java or in librdkafka."""
 
-CONSUMER_ONLY = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        allow.auto.create.topics auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs
-        consume.callback.max.messages coordinator.query.interval.ms default.api.timeout.ms enable.auto.commit
-        enable.auto.offset.store enable.partition.eof exclude.internal.topics fetch.error.backoff.ms fetch.max.bytes
-        fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id
-        group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms isolation.level
-        key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records offset.store.method
-        offset.store.path offset.store.sync.interval.ms partition.assignment.strategy queued.max.messages.kbytes
-        queued.min.messages receive.message.max.bytes session.timeout.ms topic.blacklist value.deserializer
-        """,
-    )
+CONSUMER_ONLY = _OF_CONSUMERS | _names(
+    """
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset consume.callback.max.messages default.api.timeout.ms
+    enable.auto.commit enable.auto.offset.store enable.partition.eof exclude.internal.topics fetch.max.wait.ms
+    fetch.message.max.bytes group.protocol.type key.deserializer max.poll.records offset.store.method offset.store.path
+    offset.store.sync.interval.ms topic.blacklist value.deserializer
+    """
 )
 """Settings that only consumers have, in Java or in librdkafka."""
 
-CALLBACKS = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        background_event_cb closesocket_cb connect_cb consume_cb default.topic.config default_topic_conf dr_cb dr_msg_cb
-        error_cb interceptors log_cb logger oauthbearer_token_refresh_cb offset_commit_cb on_commit on_delivery opaque open_cb
-        partitioner_cb rebalance_cb resolve_cb socket_cb ssl.certificate.verify_cb ssl_ca ssl_certificate
-        ssl_engine_callback_data ssl_key stats_cb throttle_cb
-        """,
-    )
+CALLBACKS = _names(
+    """
+    background_event_cb closesocket_cb connect_cb consume_cb default.topic.config default_topic_conf dr_cb dr_msg_cb error_cb
+    interceptors log_cb logger oauthbearer_token_refresh_cb offset_commit_cb on_commit on_delivery opaque open_cb partitioner_cb
+    rebalance_cb resolve_cb socket_cb ssl.certificate.verify_cb ssl_ca ssl_certificate ssl_engine_callback_data ssl_key stats_cb
+    throttle_cb
+    """
 )
 """librdkafka or confluent-kafka settings whose values are functions or objects, which an option cannot hold."""
 
-STRUCTURED = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        oauth_cb sasl.jaas.config sasl.login.callback.handler.class sasl.oauthbearer.jwt.retriever.class
-        ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.type ssl.truststore.certificates
-        ssl.truststore.location ssl.truststore.password ssl.truststore.type
-        """,
-    )
+STRUCTURED = _names(
+    """
+    oauth_cb sasl.jaas.config sasl.login.callback.handler.class sasl.oauthbearer.jwt.retriever.class
+    ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.type ssl.truststore.certificates ssl.truststore.location
+    ssl.truststore.password ssl.truststore.type
+    """
 )
 """Settings that are translated together with others: several of Java's settings, and confluent-kafka's token callback."""
 
-KNOWN_NAMES = NAMES | PRODUCER_NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
+KNOWN_NAMES = NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
 """All names except those of callbacks, as suggestions for a misspelled name."""
 
 ASSIGNORS: Mapping[str, str] = {

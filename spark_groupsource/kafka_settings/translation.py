@@ -31,7 +31,6 @@ from spark_groupsource.kafka_settings.tables import (
     NAMES,
     NAMES_CODE,
     OAUTH_CALLBACK,
-    PRODUCER_NAMES,
     PRODUCER_ONLY,
     REFUSED_SETTINGS,
     RENAMED,
@@ -139,7 +138,7 @@ def _translate_each(draft: Draft) -> None:
             _translate_assignors(draft, value)
         elif name == "buffer.memory":
             _translate_buffer(draft, value)
-        elif target in NAMES or target in PRODUCER_NAMES or (exists(target) and not NAMES_CODE.search(target)):
+        elif target in NAMES or (exists(target) and not NAMES_CODE.search(target)):
             draft.put(target, value, name)
         else:
             usable = KNOWN_NAMES - of_others - REFUSED_SETTINGS.keys()

@@ -37,7 +37,7 @@
  * LARGEST_TIMESTAMP_MS in fetch/arrow_schema.py. */
 #define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
 
-/* The columns, as bits in `intake.columns` and as elements of `intake.order`. fetch/native_arrow.py has the same list. */
+/* The columns, as bits in `intake.columns` and as elements of `intake.order`. fetch/native_consumer.py has the same list. */
 enum column {
     KEY,
     VALUE,

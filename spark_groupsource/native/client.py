@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.client import librdkafka_log_of_tasks, noticing_refusals, why_not_made
-from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, tokens_of, why_not_made
 from spark_groupsource.brokers.process_limits import save_address_space
-from spark_groupsource.brokers.shared_token import Token
+from spark_groupsource.brokers.shared_token import SharedToken, Token
 from spark_groupsource.kafka_settings.environment import resolved
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.native.libraries import load_libraries
@@ -49,7 +47,6 @@ class NativeClient:
     def __init__(self, kind: int, client: Mapping[str, str]) -> None:
         self._kafka = load_libraries().kafka
         client = resolved(client, reads=kind == CONSUMER)
-        self.pid = os.getpid()
         # The callback must not refer to `self`, because a reference cycle would keep the client from being freed.
         errors: dict[int, KafkaError] = {}
         self.errors = errors
@@ -57,17 +54,14 @@ class NativeClient:
         def keep(error: KafkaError) -> None:
             errors[error.code()] = error
 
-        tokens: TokenCallback | None = None
-        if OAUTH_CALLBACK in client:
-            tokens = TokenCallback(client[OAUTH_CALLBACK], client.get("sasl.oauthbearer.config"))
-        on_error = keep if tokens is None else noticing_refusals(keep, tokens)
+        tokens, on_error = tokens_of(client, keep)
 
         def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
             on_error(KafkaError(code, decoded(reason)))
 
         # Keep these, because librdkafka holds no references to the callbacks.
         self._note = ErrorCallback(note)
-        self._refresh = refresh_callback(self._kafka, client, tokens) if tokens is not None else None
+        self._refresh = refresh_callback(self._kafka, client[OAUTH_CALLBACK], tokens) if tokens is not None else None
         save_address_space()
         self._handle = self._new(kind, client)
         self._kafka.set_log_queue(self._handle, None)
@@ -161,7 +155,7 @@ _log_callback = LogCallback(_to_log)
 log = logging.getLogger(__name__)
 
 
-def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallback) -> Any:
+def refresh_callback(kafka: Any, name: str, tokens: SharedToken) -> Any:
     """Return the callback that provides tokens to librdkafka.
 
     librdkafka asks for a token when a client is created, and again after four fifths of the token's lifetime. It asks on its own
@@ -169,22 +163,21 @@ def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallbac
 
     Args:
         kafka: librdkafka's functions. The callback holds no reference to a client.
-        client: The client's settings, including the name of the token function.
+        name: The name of the token function.
         tokens: Returns the tokens.
 
     Returns:
         A `RefreshCallback`. librdkafka does not hold a reference to it.
     """
-    config = client.get("sasl.oauthbearer.config")
 
     def refresh(handle: int, _config: bytes | None, _opaque: int | None) -> None:
         # Always report either a token or a failure, because librdkafka asks again only after one of them.
         try:
-            failure = _refused(kafka, handle, tokens(config))
+            failure = _refused(kafka, handle, tokens())
         except BaseException as error:  # noqa: BLE001 -- ctypes would print its text, which may contain a token
             failure = f"the function raised {type(error).__name__}"
         if failure is not None:
-            log.warning("kafka.oauth_cb = %r: %s. librdkafka asks for a token again in 10 s.", client[OAUTH_CALLBACK], failure)
+            log.warning("kafka.oauth_cb = %r: %s. librdkafka asks for a token again in 10 s.", name, failure)
             kafka.oauthbearer_set_token_failure(handle, f"kafka.oauth_cb: {failure}".encode())
 
     return RefreshCallback(refresh)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from spark_groupsource.install import with_extra
 from spark_groupsource.kafka_settings.secrets import Settings

@@ -42,7 +42,7 @@ from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluste
 from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.kafka_settings.client_id import name_clients
+from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import refuse_unknown
@@ -302,10 +302,9 @@ class Session:
         """Make a member and its ledger, join the group with them, and wait for the assignment."""
         options = self._options
         self._observer.joining(stream.name)
-        client_settings, member_settings = options.client_settings(), options.member_settings()
-        name_clients(stream.name, client_settings, member_settings)
+        client_settings = named(options.client_settings(), stream.name)
         self._newest = member = Member(
-            member_settings,
+            named(options.member_settings(), stream.name),
             options.subscription(),
             drain_timeout_s=options.drain_timeout_ms / 1000,
             observer=self._observer,

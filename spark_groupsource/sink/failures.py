@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from confluent_kafka import KafkaError
 
@@ -107,7 +108,7 @@ _ADVICE: Mapping[int, str] = {
     KafkaError._MSG_TIMED_OUT: "Check that the executor can reach the brokers, or raise kafka.delivery.timeout.ms.",
 }
 
-SINK_ACL: Mapping[int, str] = {
+_SINK_ACL: Mapping[int, str] = {
     **MISSING_ACL,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "The user needs the ACL WRITE on the topic, and for exactly-once also READ, because the sink commits offsets on it."
@@ -115,7 +116,7 @@ SINK_ACL: Mapping[int, str] = {
 }
 """The ACL that a writing query is missing, by error code."""
 
-TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
+_TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
     BrokerUnavailable: (
         "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier attempt of the task "
@@ -123,6 +124,9 @@ TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     ),
 }
 """Advice for a failed request to read or commit a token."""
+
+explain_token = partial(explain, advice_of=_TOKEN_ADVICE, missing_acl=_SINK_ACL)
+"""Converts the error of such a request."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
@@ -150,7 +154,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:
         return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}")
-    found = explain(error, doing, TASK_ERRORS, _CHECK, SINK_ACL)
+    found = explain(error, doing, TASK_ERRORS, _CHECK, _SINK_ACL)
     if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
         # A broker answered, or librdkafka itself refused, so advice about the network would be misleading.
         return SinkError(f"{doing}: {error.str()} ({error.name()}).")

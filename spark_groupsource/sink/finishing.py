@@ -18,7 +18,7 @@ from spark_groupsource.sink.rules import check_batch, check_elsewhere_again, may
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import BatchToken, Mark
 from spark_groupsource.sink.token_store import TokenStore
-from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
+from spark_groupsource.timeouts import ABORT_S, CONNECT_S, TRANSACTION_S, TRY_S
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> Non
     producer = make_producer({**settings.producer, "transactional.id": name}, None)
     try:
         producer.connect(CONNECT_S)
-        Deadline(patience_s).retry(lambda: producer.init_transactions(INIT_TRY_S), _passes)
+        Deadline(patience_s).retry(lambda: producer.init_transactions(TRY_S), _passes)
     except KafkaException as failed:
         raise failure(failed.args[0], f"ending the transaction of {name}", producer.errors) from None
     finally:

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink.failures import SINK_ACL, TOKEN_ADVICE
+from spark_groupsource.sink.failures import explain_token
 from spark_groupsource.sink.names import FIRST_REACH, REACHES, Names, reaches_of, token_group
 from spark_groupsource.sink.rules import Place
 from spark_groupsource.sink.token import BatchToken, Committed, Mark, Opener, Token, mark_in, newest_batch_token, newest_token
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S
+from spark_groupsource.timeouts import ASK_AGAIN_S, GROUP_OFFSETS_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
@@ -273,7 +273,7 @@ class TokenStore:
         found: set[str] = set()
         unanswered = BrokerUnavailable("listing the groups: the brokers took too long")
         lists_left = 1
-        for _ in Deadline(GROUP_OFFSETS_S).attempts(LIST_AGAIN_S):
+        for _ in Deadline(GROUP_OFFSETS_S).attempts(ASK_AGAIN_S):
             try:
                 found.update(self._admin().groups_that_move_too(self._names.query, known))
                 lists_left -= 1
@@ -316,7 +316,7 @@ class TokenStore:
         return self._clients[group]
 
     def _make(self, group: str) -> GroupOffsets:
-        return GroupOffsets(self._settings, group, SINK_ACL, TOKEN_ADVICE)
+        return GroupOffsets(self._settings, group, explain_token)
 
     def _close(self, group: str, *, wait: bool = False) -> None:
         if group in self._clients:

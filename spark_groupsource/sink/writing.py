@@ -27,7 +27,7 @@ from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, is_o
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.token_store import TokenStore
-from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
+from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, TRANSACTION_S, TRY_S
 
 log = logging.getLogger(__name__)
 
@@ -376,7 +376,7 @@ class _TaskWriter:
         # 1. Take the id. This fences every earlier attempt of the task and ends its transaction, so it can no longer commit
         #    anything.
         began = time.monotonic()
-        self._retried(self._producer.init_transactions, INIT_TRY_S)
+        self._retried(self._producer.init_transactions, TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
             # The coordinators may have moved during step 1. A former coordinator that is cut off from the cluster would return an
             # old token.

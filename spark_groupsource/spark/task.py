@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings
 from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.messages import log_to_stderr, query_of_task

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchSettings
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger

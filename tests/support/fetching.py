@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchRange, FetchSettings, Reader
 from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.options.client_settings import consumer_settings
 from tests.support.waiting import until

@@ -37,16 +37,16 @@ LIMIT_S = 1200.0
 READ = """
 import platform, sys
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.choice import installed_reader
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchRange, FetchSettings
+from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.options.client_settings import consumer_settings
 
 servers, topic = sys.argv[1:]
-found = installed_reader()
-print(platform.machine(), found.name, found.reason)
+unavailable = why_unavailable()
+print(platform.machine(), "native" if unavailable is None else "pure Python", unavailable)
 client = consumer_settings({"bootstrap.servers": servers, "group.id": "wheels"}, BUFFER_BYTES)
-for batch in found.read(FetchRange(topic, 0, 0, 2), FetchSettings(client, arrow_schema(include_headers=False))):
+for batch in fetch(FetchRange(topic, 0, 0, 2), FetchSettings(client, arrow_schema(include_headers=False))):
     print(batch.column("value").to_pylist())
 """
 

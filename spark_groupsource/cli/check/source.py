@@ -26,12 +26,13 @@ from spark_groupsource.cli.claimed import claimed_of, total
 from spark_groupsource.cli.render import count
 from spark_groupsource.cli.visibility import all_ends, visibility
 from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, OffsetError
-from spark_groupsource.fetch.choice import fetch, installed_reader
+from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import VERSION, CommitRecord, GroupCommit, OtherFormat
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
 from spark_groupsource.handoff.plan_offset import PlanOffset, refuse_another_format
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
+from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, listed
@@ -241,14 +242,14 @@ def _refused(line: str) -> str | None:
 
 def name_reader(_source: Source) -> Iterator[Finding]:
     """Report which of the package's readers this machine uses, and why."""
-    reader = installed_reader()
-    if reader.reason is None:
-        yield ok("reader", f"this machine has the {reader.name} reader, with librdkafka {libversion()[0]}")
+    unavailable = why_unavailable()
+    if unavailable is None:
+        yield ok("reader", f"this machine has the native reader, with librdkafka {libversion()[0]}")
         return
     yield warning(
         "reader",
-        f"this machine has the {reader.name} reader, because the native one cannot be used: {reader.reason}. The rows are the "
-        f"same, but reading is several times slower. To use the native reader: {reader.advice}. Each executor chooses a reader "
+        f"this machine has the pure Python reader, because the native one cannot be used: {unavailable}. The rows are the same, "
+        f"but reading is several times slower. To use the native reader: {unavailable.advice}. Each executor chooses a reader "
         "for its own machine, and logs if that is not the native one.",
     )
 
@@ -356,7 +357,7 @@ def fetch_records(source: Source) -> Iterator[Finding]:
     """Report whether records can be read with the settings that a query's tasks use."""
     if source.logs is None:
         return  # `find_start` has reported why
-    reader = f"the {installed_reader().name} reader"
+    reader = "the native reader" if why_unavailable() is None else "the pure Python reader"
     last = last_offsets(source.logs)
     if last is None:
         yield ok("fetch", f"all partitions are empty, so there is no record to read; a query would use {reader}")

@@ -12,7 +12,7 @@ import confluent_kafka.cimpl
 import pytest
 
 from devtools.broker.jars import KAFKA_VERSION, kafka_jars
-from spark_groupsource.fetch.settings import BUFFER_BYTES
+from spark_groupsource.fetch.contract import BUFFER_BYTES
 from spark_groupsource.options.client_settings import consumer_settings, member_settings, producer_settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "compatibility.md").read_text(encoding="utf-8")

@@ -206,7 +206,7 @@ def test_a_missing_acl_on_the_group_is_reported_as_such(
 def test_a_missing_acl_on_the_group_that_is_heard_before_the_request_is_not_forgotten(
     secured: Secured, secured_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_offsets, "GROUP_OFFSETS_TRY_S", 1.0)
+    monkeypatch.setattr(group_offsets, "TRY_S", 1.0)
     topic = secured_topic("open-")
     options = Options.parse(reading(topic, secured.login("SCRAM-SHA-256"), kafka_group_id="closed"), "stream")
     offsets = GroupOffsets(options.client_settings(), "closed")

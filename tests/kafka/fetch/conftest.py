@@ -24,8 +24,7 @@ from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import Reader
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings, Reader
 from spark_groupsource.options.client_settings import consumer_settings
 from tests.support.fetching import NATIVE, MakeSettings
 from tests.support.waiting import until

@@ -12,8 +12,7 @@ from confluent_kafka import Producer
 from devtools.broker import Cluster
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.settings import BATCH_ROWS
+from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, Reader
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Filled
 from tests.support.fetching import MakeSettings

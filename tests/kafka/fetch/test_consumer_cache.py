@@ -61,7 +61,7 @@ import os, sys
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
 
 client = consumer_settings({"bootstrap.servers": sys.argv[1], "group.id": "fork"}, BUFFER_BYTES)

@@ -17,8 +17,7 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.bounds import wait_for_bounds
 from spark_groupsource.fetch.choice import fetch
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.contract import FetchConsumer, FetchRange, Reader
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # its stubs miss it
@@ -15,8 +16,7 @@ from spark_groupsource.errors import DataLossError, SchemaError
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared, reading, shared
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange, Reader, SharedReader
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader
 from spark_groupsource.spark import task
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled
@@ -24,6 +24,8 @@ from tests.kafka.fetch.conftest import COMMITTED, COMPACTED_AWAY, NO_MARKERS
 from tests.support.fetching import NATIVE, MakeSettings, Row, delete_before, delete_topic, warnings_of
 
 PARTITIONS = 40
+
+SharedReader = Callable[[Sequence[FetchRange], FetchSettings], Iterator[pa.RecordBatch]]
 
 
 @pytest.fixture(params=[pytest.param(native_shared.read_all, id="native", marks=NATIVE)])

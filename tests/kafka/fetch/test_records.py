@@ -19,8 +19,7 @@ from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader
 from spark_groupsource.sink.native_producer import NativeProducer
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled

@@ -24,10 +24,9 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import refusal
-from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.options.model import Options
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Filled

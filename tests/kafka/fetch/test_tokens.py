@@ -14,8 +14,7 @@ from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import AuthenticationFailed
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader
 from spark_groupsource.options.model import Options
 from tests.support.fetching import NATIVE, offsets
 from tests.support.secured import Secured

@@ -165,7 +165,7 @@ def test_a_leader_that_does_not_answer_is_left_out_soon_and_waited_for_when_it_h
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, topic: MakeTopic
 ) -> None:
     """A plan must not wait for a dead broker; but one that is only slow has to be heard at some time."""
-    monkeypatch.setattr(topics, "ENDS_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(topics, "SHORT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 60.0)
     monkeypatch.setattr(topics, "FIRST_TIMEOUTS_S", (1.0,))
     now = 0.0

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import (
     BatchUnknown,
     CheckpointBehindSink,
@@ -22,7 +23,6 @@ from spark_groupsource.errors import (
     TopicNotFound,
     WrittenElsewhere,
 )
-from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.output_topic import refuse_missing
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -293,7 +293,8 @@ def test_another_client_that_commits_to_a_group_of_the_sink(query: Query) -> Non
     query.run(0, [["a"]], run=RUN)
     query.write(1, ["b"])
     assert query.topic is not None
-    GroupAdmin(query.settings().requests).alter_offsets(query.names.task(0), {TopicPartition(query.topic, 0): 7}, "something")
+    with closing(GroupOffsets(query.settings().requests, query.names.task(0))) as other_client:
+        other_client.commit(query.topic, 7, "something")
     with pytest.raises(TokenUnreadable, match="Choose another transactionalIdPrefix"):
         query.run(1, [["b"]])
     renamed = query.renamed(transactionalIdPrefix="another")

@@ -17,8 +17,7 @@ from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import RecordRefused, RecordTooLarge
 from spark_groupsource.fetch import native_consumer
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchRange, FetchSettings
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.sink_model import SinkOptions

@@ -204,7 +204,7 @@ def test_a_wrong_password_is_named_soon(
     secured: Secured, secured_topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "CONNECT_S", 1.0)
-    monkeypatch.setattr(writing, "INIT_TRY_S", 1.5)
+    monkeypatch.setattr(writing, "TRY_S", 1.5)
     login = {"kafka.log_level": "0", **secured.login("SCRAM-SHA-512", "wrong-secret")}
     query = Query(secured.cluster, secured_topic("open-"), transactionalIdPrefix="open-billing", **login)
     began = time.monotonic()

@@ -25,7 +25,7 @@ def test_a_setting_of_consumers_is_left_out_without_a_warning(caplog: pytest.Log
 
 def test_a_client_is_replaced_unless_no_new_one_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    lasting = LastingAdmin(NOWHERE, LastError(), clock=lambda: now)
+    lasting = LastingAdmin(NOWHERE, clock=lambda: now)
     first = lasting.client
     assert not lasting.idle
     now = IDLE_S

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from itertools import count
 
-from spark_groupsource.brokers.client_pool import KEPT_S, LIFE_S, MOST_KEPT, ClientPool, digest
+from spark_groupsource.brokers.client_pool import LIFE_S, MOST_KEPT, ClientPool, digest
+from spark_groupsource.timeouts import KEPT_S
 
 
 class Played:

@@ -15,7 +15,8 @@ import pytest
 
 from spark_groupsource import oauth_callback
 from spark_groupsource.brokers import shared_token
-from spark_groupsource.brokers.oauth_callback import TokenCallback, function_named
+from spark_groupsource.brokers.oauth_callback import function_named, token_callback
+from spark_groupsource.brokers.shared_token import SharedToken
 from spark_groupsource.errors import AuthenticationFailed, OptionError
 from tests.support.waiting import until
 
@@ -66,20 +67,20 @@ def __getattr__(name: str) -> object:
 
 
 @pytest.fixture
-def giving(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], TokenCallback]:
-    def make(token: object) -> TokenCallback:
+def giving(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], SharedToken]:
+    def make(token: object) -> SharedToken:
         monkeypatch.setattr(shared_token, "FIRST_TOKEN_S", 0.0)
         monkeypatch.setitem(globals(), "given", token if callable(token) else lambda _config: token)
-        return TokenCallback(f"{__name__}:callback", None)
+        return token_callback(f"{__name__}:callback", None)
 
     return make
 
 
-Giving = Callable[[object], TokenCallback]
+Giving = Callable[[object], SharedToken]
 
 
 def test_the_function_gets_the_config_and_its_token_is_given() -> None:
-    tokens = TokenCallback(f"{__name__}:Tokens.one", "region=eu")
+    tokens = token_callback(f"{__name__}:Tokens.one", "region=eu")
     given_token = tokens("region=eu")
     assert given_token.value == f"{SECRET}-region=eu"
     assert given_token.expiry > time.time()
@@ -103,7 +104,7 @@ def test_the_function_gets_the_config_and_its_token_is_given() -> None:
 def test_what_its_author_has_not_marked_is_not_called(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
     monkeypatch.setitem(globals(), "given", lambda _config: pytest.fail("it was called"))
     with pytest.raises(OptionError, match=message) as caught:
-        TokenCallback(f"{__name__}:{path}", None)
+        token_callback(f"{__name__}:{path}", None)
     if "cannot be imported" not in str(caught.value):
         assert "@oauth_callback" in str(caught.value)
         assert "from spark_groupsource import oauth_callback" in str(caught.value)
@@ -111,7 +112,7 @@ def test_what_its_author_has_not_marked_is_not_called(monkeypatch: pytest.Monkey
 
 def test_a_command_in_the_options_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"'os:system': Python's own modules .*@oauth_callback"):
-        TokenCallback("os:system", f"touch {tmp_path}/ran")
+        token_callback("os:system", f"touch {tmp_path}/ran")
     assert not list(tmp_path.iterdir())
 
 
@@ -196,8 +197,8 @@ def test_clients_with_the_same_function_and_config_share_a_token(giving: Giving)
     fetched = iter(range(9))
     tokens = giving(lambda config: (f"{next(fetched)}-{config}", time.time() + 60))
     assert [tokens(None)[0] for _ in range(3)] == ["0-None"] * 3
-    assert TokenCallback(f"{__name__}:callback", None)(None)[0] == "0-None"
-    assert TokenCallback(f"{__name__}:callback", "region=eu")(None)[0] == "1-region=eu"
+    assert token_callback(f"{__name__}:callback", None)(None)[0] == "0-None"
+    assert token_callback(f"{__name__}:callback", "region=eu")(None)[0] == "1-region=eu"
 
 
 def test_a_function_that_fails_once_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +212,7 @@ def test_a_function_that_fails_once_is_called_again(monkeypatch: pytest.MonkeyPa
         return found
 
     monkeypatch.setitem(globals(), "given", answer)
-    assert TokenCallback(f"{__name__}:callback", None)(None).value == SECRET
+    assert token_callback(f"{__name__}:callback", None)(None).value == SECRET
 
 
 def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(

@@ -56,17 +56,17 @@ def provider() -> Provider:
 def test_clients_share_a_token_until_four_fifths_of_its_life_are_over(provider: Provider) -> None:
     tokens = {provider.shared.valid().value for _ in range(20)}
     provider.now += 0.79 * LIFE_S
-    tokens |= {provider.shared.valid().value, provider.shared.newest().value}
+    tokens |= {provider.shared.valid().value, provider.shared().value}
     assert (len(tokens), provider.calls) == (1, 1)
     provider.now += 0.02 * LIFE_S
-    assert {provider.shared.newest().value for _ in range(20)} == {f"{SECRET}-2"}
+    assert {provider.shared().value for _ in range(20)} == {f"{SECRET}-2"}
     assert provider.calls == 2
 
 
 def test_librdkafka_asks_again_when_the_token_is_renewed_however_old_the_token_is(provider: Provider) -> None:
-    assert provider.asks_again_in(provider.shared.newest()) == pytest.approx(0.8 * LIFE_S)
+    assert provider.asks_again_in(provider.shared()) == pytest.approx(0.8 * LIFE_S)
     provider.now += 0.5 * LIFE_S
-    assert provider.asks_again_in(provider.shared.newest()) == pytest.approx(0.3 * LIFE_S)
+    assert provider.asks_again_in(provider.shared()) == pytest.approx(0.3 * LIFE_S)
 
 
 def test_a_renewal_that_fails_keeps_the_valid_token_and_is_tried_again_with_pauses(
@@ -77,7 +77,7 @@ def test_a_renewal_that_fails_keeps_the_valid_token_and_is_tried_again_with_paus
     provider.failure = CallFailed("it raised TooManyRequests.")
     pauses = []
     for _ in range(8):
-        token = provider.shared.newest()
+        token = provider.shared()
         assert token.value == f"{SECRET}-1"
         assert provider.shared.valid().value == f"{SECRET}-1", "a new client gets it, too"
         pauses.append(provider.asks_again_in(token))
@@ -87,7 +87,7 @@ def test_a_renewal_that_fails_keeps_the_valid_token_and_is_tried_again_with_paus
     assert "it raised TooManyRequests. The last token is valid for another 720 s." in caplog.text
     assert SECRET not in caplog.text
     provider.failure = None
-    assert provider.shared.newest().value == f"{SECRET}-10"
+    assert provider.shared().value == f"{SECRET}-10"
 
 
 def test_a_token_that_has_expired_is_given_to_librdkafka_and_to_no_new_client(provider: Provider) -> None:
@@ -95,7 +95,7 @@ def test_a_token_that_has_expired_is_given_to_librdkafka_and_to_no_new_client(pr
     provider.shared.valid()
     provider.failure = CallFailed("it raised OSError.")
     provider.now += 10 * LIFE_S
-    token = provider.shared.newest()
+    token = provider.shared()
     assert (token.value, token.expiry > provider.now) == (f"{SECRET}-1", True)
     with pytest.raises(AuthenticationFailed, match=r"it raised OSError\.$"):
         provider.shared.valid()
@@ -186,10 +186,10 @@ def test_threads_use_the_valid_token_while_one_of_them_renews_it(slow: Slow) -> 
     answer.clear()
     shared._call_at = 0.0
     with ThreadPoolExecutor(1) as threads:
-        renewed = threads.submit(shared.newest)
+        renewed = threads.submit(shared)
         while len(calls) < 2:
             time.sleep(0.01)
-        assert {shared.newest().value for _ in range(20)} == {f"{SECRET}-1"}
+        assert {shared().value for _ in range(20)} == {f"{SECRET}-1"}
         answer.set()
         assert renewed.result(60).value == f"{SECRET}-2"
     assert len(calls) == 2
@@ -223,7 +223,7 @@ def test_a_pause_after_a_failure_is_not_shortened_by_brokers_that_refuse_the_tok
     provider.now += 2 * LIFE_S
     began, provider.calls = provider.now, 0
     while provider.now < began + 60:
-        provider.shared.newest()
+        provider.shared()
         if refused:
             provider.shared.refused()
         provider.now += 0.1
@@ -238,7 +238,7 @@ def test_brokers_that_refuse_the_last_token_start_no_second_call_while_one_is_un
     shared._call_at = 0.0
     shared._kept = shared._kept._replace(fetched_at=0.0)
     with ThreadPoolExecutor(1) as threads:
-        renewed = threads.submit(shared.newest)
+        renewed = threads.submit(shared)
         until(lambda: len(calls) == 2, "the second call")
         shared.refused()
         assert shared.valid().value == f"{SECRET}-1"
@@ -288,8 +288,8 @@ def test_a_call_that_hangs_keeps_no_other_thread_from_calling_and_ends_without_a
         hanging.now += 1
         hanging.answers[0].put(CallFailed("it raised TimeoutError.") if late == "a failure" else hanging.token("late"))
         assert first.result(60).value == "new"
-    assert (shared.valid().value, shared.newest().value, len(hanging.answers)) == ("new", "new", 2)
-    assert 0.8 * (shared.newest().expiry - hanging.now) == pytest.approx(0.8 * LIFE_S - 1), "the next call is due as before"
+    assert (shared.valid().value, shared().value, len(hanging.answers)) == ("new", "new", 2)
+    assert 0.8 * (shared().expiry - hanging.now) == pytest.approx(0.8 * LIFE_S - 1), "the next call is due as before"
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

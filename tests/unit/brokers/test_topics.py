@@ -72,7 +72,7 @@ def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: py
         return dict.fromkeys(specs, Found(7)) if now > back_at else {}
 
     monkeypatch.setattr(Topics, "_offsets", silent_until)
-    monkeypatch.setattr(topics_module, "ASK_LEADER_AGAIN_S", 0)
+    monkeypatch.setattr(topics_module, "ASK_AGAIN_S", 0)
     assert topics.ends([PLANNED]) == {}
     now = 3600.0
     assert topics.ends([PLANNED, ADOPTED]) == {PLANNED: 7}  # the other one was not silent before, so it has its next trigger

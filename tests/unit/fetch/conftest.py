@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_groupsource.fetch import bounds, intake, reading
+from spark_groupsource.fetch import bounds, contract, reading
 
 
 @pytest.fixture
@@ -17,6 +17,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     def sleep(seconds: float) -> None:
         now.s += seconds
 
-    for module in (bounds, intake, reading):
+    for module in (bounds, contract, reading):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s, sleep=sleep))
     return now

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, Struc
 
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema, null_not_allowed
-from spark_groupsource.fetch.pure_arrow import to_record_batch
+from spark_groupsource.fetch.pure_consumer import to_record_batch
 from spark_groupsource.spark.columns import default_schema, requested
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from tests.support.options import BASE

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.bounds import BOUNDS_FIRST_WAIT_S, NoAnswer, ask_bounds, wait_for_bounds
-from spark_groupsource.fetch.intake import FetchConsumer, Throttling
+from spark_groupsource.fetch.bounds import ASK_BOUNDS_S, NoAnswer, ask_bounds, wait_for_bounds
+from spark_groupsource.fetch.contract import FetchConsumer, Throttling
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S
@@ -96,9 +96,9 @@ def limits(clock: SimpleNamespace, takes: float) -> list[float]:
 
 
 def test_requests_that_time_out_are_repeated_with_more_time(clock: SimpleNamespace) -> None:
-    assert limits(clock, takes=1.0) == [BOUNDS_FIRST_WAIT_S * 2**sent for sent in range(9)]
+    assert limits(clock, takes=1.0) == [ASK_BOUNDS_S * 2**sent for sent in range(9)]
 
 
 def test_requests_that_fail_at_once_are_repeated_with_the_same_time(clock: SimpleNamespace) -> None:
     """Otherwise a request that waits after some refused connections would take the whole time of the task."""
-    assert limits(clock, takes=0.1) == [BOUNDS_FIRST_WAIT_S] * 9
+    assert limits(clock, takes=0.1) == [ASK_BOUNDS_S] * 9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import subprocess
 import sys
@@ -64,7 +63,6 @@ class Played:
 
     def __init__(self, _client: Mapping[str, str]) -> None:
         self.errors: dict[int, KafkaError] = {}
-        self.pid = os.getpid()
         self.closed = False
         self.fails = False
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_groupsource.fetch import native_arrow
+from spark_groupsource.fetch import native_consumer
 from spark_groupsource.native.libraries import load_libraries, why_unavailable
 from spark_groupsource.native.structs import ArrayStruct
 from tests.support.played_librdkafka import ALL, Played, Record, intake_of, row_of, rows_of
@@ -100,7 +100,7 @@ def test_a_key_that_is_not_utf_8_is_replaced_under_the_names_of_the_user() -> No
 def test_with_a_librdkafka_that_keeps_the_sizes_of_keys_elsewhere_a_key_ends_at_its_first_nul(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    native_arrow._warn_of_cut_keys.cache_clear()
+    native_consumer._warn_of_cut_keys.cache_clear()
     for _ in range(2):
         played = Played([Record(10, None, b"v", [(b"a\0b", b"1"), (b"\0", None), (b"c", b"2")])], iter([9] * 9))
         intake = intake_of(played, key_sizes=False)

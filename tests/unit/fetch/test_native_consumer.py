@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_groupsource.fetch.intake import Taken
+from spark_groupsource.fetch.contract import Taken
 from spark_groupsource.native.libraries import why_unavailable
 from tests.support.played_librdkafka import ALL, BAD_HEADERS, BATCH_BYTES, BATCH_ROWS, Played, Record, intake_of, row_of, rows_of
 

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, arrow_schema
-from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
+from spark_groupsource.fetch.pure_consumer import headers_size, size, to_record_batch
 
 ALL = arrow_schema(include_headers=True)
 

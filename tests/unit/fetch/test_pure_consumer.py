@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import Taken
+from spark_groupsource.fetch.contract import FetchRange, Taken
 from spark_groupsource.fetch.pure_consumer import _PureIntake
 
 

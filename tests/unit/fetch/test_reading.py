@@ -13,10 +13,8 @@ from spark_groupsource.errors import BrokerError, DataLossError
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.bounds import NoAnswer
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import FetchConsumer, PartitionEvent, Taken, Throttling
+from spark_groupsource.fetch.contract import FetchConsumer, FetchRange, FetchSettings, PartitionEvent, Taken, Throttling
 from spark_groupsource.fetch.lost_ranges import LogBounds
-from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 
 RANGE = FetchRange("orders", 0, 0, 10)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.settings import BUFFER_BYTES
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchRange
 from spark_groupsource.fetch.shared import _portions, for_passes
 from spark_groupsource.options.client_settings import consumer_settings
 

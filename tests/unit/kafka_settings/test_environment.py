@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.errors import OptionError
-from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.contract import FetchConsumer
 from spark_groupsource.fetch.native_consumer import NativeConsumer
 from spark_groupsource.fetch.pure_consumer import PureConsumer
 from spark_groupsource.kafka_settings import environment

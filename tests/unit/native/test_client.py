@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource import oauth_callback
+from spark_groupsource.brokers import client as making
 from spark_groupsource.brokers.shared_token import Token
 from spark_groupsource.errors import AuthenticationFailed, OptionError
 from spark_groupsource.fetch.native_consumer import NativeConsumer
-from spark_groupsource.native import client
 from spark_groupsource.native.client import NativeClient, _to_log, decoded
 from spark_groupsource.native.structs import NO_ERROR, PRODUCER
 from tests.support.fetching import NATIVE, NOWHERE
@@ -80,7 +80,7 @@ def raised(name: str) -> tuple[str, float]:
 def test_what_librdkafka_does_not_take_is_reported_and_not_shown(
     give: Callable[[], Token], message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(client, "TokenCallback", lambda _name, _config: lambda _again: give())
+    monkeypatch.setattr(making, "token_callback", lambda _name, _config: give)
     consumer = NativeConsumer(with_callback("any:any", log_level="7", debug="security"))
     try:
 
@@ -104,6 +104,8 @@ def test_a_consumer_whose_function_fails_at_once_is_not_made() -> None:
 
 
 def test_a_callback_without_its_mechanism_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TokenCallback", lambda _name, _config: lambda _again: Token(SECRET, time.time() + 60))
+    monkeypatch.setattr(
+        "spark_groupsource.brokers.client.token_callback", lambda _name, _config: lambda: Token(SECRET, time.time() + 60)
+    )
     with pytest.raises(OptionError, match="No SASL mechanism using callbacks"):
         NativeConsumer({**NOWHERE, "oauth_cb": "any:any"})

@@ -74,7 +74,7 @@ def test_a_task_names_the_acl_that_it_misses_and_shows_no_row(
     named: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_offsets, "GROUP_OFFSETS_TRY_S", 1.0)
+    monkeypatch.setattr(group_offsets, "TRY_S", 1.0)
     prefix = f"no-{missing.name.lower()}-"
     secured.allow_writing_once(prefix, without=missing)
     topic = secured_topic(prefix)

@@ -18,9 +18,8 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, Reader
 from spark_groupsource.fetch.native_shared import read_all
-from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.handoff.commit_record import Foreign
 from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.model import Options

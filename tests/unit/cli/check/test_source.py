@@ -34,12 +34,11 @@ from spark_groupsource.cli.check.source import (
     read_formats,
 )
 from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, TopicNotFound
-from spark_groupsource.fetch import native_consumer, pure_consumer
-from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OtherFormat, OwedRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.partition import TopicPartition
 from tests.support.check_sources import ONE, OTHER, ZERO, group, member, only, options, source
 
@@ -190,10 +189,9 @@ def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.Monk
 
 
 def test_the_reader_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "installed_reader", lambda: InstalledReader(native_consumer.read, "native"))
+    monkeypatch.setattr(steps, "why_unavailable", lambda: None)
     native = only(name_reader(source()))
-    reader = InstalledReader(pure_consumer.read, "pure Python", "no compiler", "install one")
-    monkeypatch.setattr(steps, "installed_reader", lambda: reader)
+    monkeypatch.setattr(steps, "why_unavailable", lambda: NativeUnavailable("no compiler", "install one"))
     pure = only(name_reader(source()))
     assert (native.level, pure.level) == (Level.OK, Level.WARNING)
     assert "native reader, with librdkafka 2." in native.text
@@ -201,9 +199,11 @@ def test_the_reader_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "To use the native reader: install one." in pure.text
 
 
-@pytest.mark.parametrize("name", ["native", "pure Python"])
-def test_the_reader_is_named_that_a_query_would_use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(steps, "installed_reader", lambda: InstalledReader(pure_consumer.read, name))
+@pytest.mark.parametrize(("unavailable", "name"), [(None, "native"), (NativeUnavailable("no compiler"), "pure Python")])
+def test_the_reader_is_named_that_a_query_would_use(
+    monkeypatch: pytest.MonkeyPatch, unavailable: NativeUnavailable | None, name: str
+) -> None:
+    monkeypatch.setattr(steps, "why_unavailable", lambda: unavailable)
     empty = source()
     empty.logs = LogState({}, {ZERO: 5}, {ZERO: 5})
     assert f"the {name} reader" in only(fetch_records(empty)).text

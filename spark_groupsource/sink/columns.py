@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from spark_groupsource.errors import RecordRefused, SchemaError
-from spark_groupsource.sink.checksum import ANY_PARTITION
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
+
+ANY_PARTITION = -1
+"""The partition for a row that does not name one."""
 
 _PLAIN = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 

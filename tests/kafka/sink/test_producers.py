@@ -22,7 +22,7 @@ from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import batch_size, pure_producer
+from spark_groupsource.sink import batch_size, producer
 from spark_groupsource.sink.writing import write_at_least_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -39,7 +39,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Each producer in turn, and its name. Nothing is known of any topic yet."""
     if request.param == "pure":
         unavailable = NativeUnavailable("the test asks for it")
-        monkeypatch.setattr(pure_producer, "why_unavailable", lambda: unavailable)
+        monkeypatch.setattr(producer, "why_unavailable", lambda: unavailable)
     batch_size._kept.clear()
     return str(request.param)
 

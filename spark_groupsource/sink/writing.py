@@ -16,16 +16,15 @@ from spark_groupsource.brokers.client_pool import PooledClient, digest, pool
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink.batch_size import with_batch_size
 from spark_groupsource.sink.columns import rows_of, topics_of
 from spark_groupsource.sink.failures import PURGED, NotDelivered, Undelivered, failure, undelivered
 from spark_groupsource.sink.names import Names
-from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.producer import Producer, make_producer, retried
 from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, is_overtaken, may_be_a_replay, may_continue, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.token_store import TokenStore
+from spark_groupsource.sink.topics import refuse_missing, with_batch_size
 from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)

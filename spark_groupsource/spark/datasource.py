@@ -91,7 +91,7 @@ class GroupKafkaDataSource(DataSource):
     def _sink_settings(self, schema: StructType, use: Literal["stream", "batch"]) -> SinkSettings:
         from spark_groupsource.options.sink_model import SinkOptions
         from spark_groupsource.sink.columns import check_columns
-        from spark_groupsource.sink.output_topic import refuse_missing
+        from spark_groupsource.sink.topics import refuse_missing
         from spark_groupsource.spark.messages import log_to_stderr
         from spark_groupsource.subject import work_for
 

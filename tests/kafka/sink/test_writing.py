@@ -27,7 +27,7 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import output_topic, producer, token_store, writing
+from spark_groupsource.sink import producer, token_store, topics, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
 from spark_groupsource.spark.worker import ended_by_signals
@@ -257,7 +257,7 @@ def test_a_topic_that_the_brokers_create_is_written_to(
     cluster: Cluster, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The brokers of the tests create none: the topic appears while the task asks for it."""
-    monkeypatch.setattr(output_topic, "TOPIC_APPEARS_S", 60.0)
+    monkeypatch.setattr(topics, "TOPIC_ASKED_S", 60.0)
     name = f"{topic()}-appears"
     appears = threading.Timer(1, lambda: cluster.create_topic(name, 1))
     appears.start()

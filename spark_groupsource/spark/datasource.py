@@ -69,11 +69,11 @@ class GroupKafkaDataSource(DataSource):
             TopicNotFound: The topic does not exist.
         """
         from spark_groupsource.errors import OptionError
-        from spark_groupsource.spark.sink_writers import batch_writer
+        from spark_groupsource.spark.sink_writers import BatchWriter
 
         if overwrite:
             raise OptionError("mode('overwrite') is not possible, because Kafka can only append. Use mode('append').")
-        return batch_writer(self._sink_settings(schema, "batch"), schema)
+        return BatchWriter(self._sink_settings(schema, "batch"), schema)
 
     @shown_alone()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -84,9 +84,9 @@ class GroupKafkaDataSource(DataSource):
             SchemaError: A column is missing or cannot be written.
             TopicNotFound: The topic does not exist.
         """
-        from spark_groupsource.spark.sink_writers import stream_writer
+        from spark_groupsource.spark.sink_writers import StreamWriter
 
-        return stream_writer(self._sink_settings(schema, "stream"), schema, self.options.get("checkpointLocation"))
+        return StreamWriter(self._sink_settings(schema, "stream"), schema, self.options.get("checkpointLocation"))
 
     def _sink_settings(self, schema: StructType, use: Literal["stream", "batch"]) -> SinkSettings:
         from spark_groupsource.options.sink_model import SinkOptions

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from spark_groupsource.errors import OffsetError, ReportsUnavailable
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.sink.batch_report import BatchReport, BatchReports
+from spark_groupsource.sink.batch_report import BatchReport, read_report
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from spark_groupsource.spark.durable_listener import DurableListener, progress_of
 
@@ -145,7 +145,6 @@ class LagListener(DurableListener):
         self._warn_above = warn_above
         self._latest: Mapping[str, tuple[LagSnapshot, ...]] = MappingProxyType({})
         self._written: Mapping[str, BatchReport] = MappingProxyType({})
-        self._batch_reports = BatchReports()
         self._counters: ProgressCounters | None = None
         if registry is not None:
             from spark_groupsource.metrics.progress import ProgressCounters
@@ -191,7 +190,7 @@ class LagListener(DurableListener):
         """Read the sink's report on this micro-batch, if there is one, because the progress does not show which sink was used."""
         query = progress["id"]
         try:
-            report = self._batch_reports.read(progress["runId"])
+            report = read_report(progress["runId"])
         except ReportsUnavailable as unavailable:
             log.info("cannot read how many rows the sink has written: %s", unavailable)
             return

@@ -271,34 +271,29 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
     rows = _begun(settings, batches)
     if rows is None:
         return Report()
-    try:
-        return _delivered(settings, rows)
-    except _KeptFailed as failed:
-        # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
-        log.info(_NEW_PRODUCER, failed)
-        return _delivered(settings, rows)
-
-
-def _delivered(settings: SinkSettings, rows: RememberedRows) -> Report:
-    key, producer, is_kept = _lent(settings.producer, settings, rows.topics)
-    done = False
-    try:
-        if not is_kept:
-            _connect(producer, settings)
-        for batch in rows.from_the_first():
-            producer.write(batch)
-        began = time.monotonic()
-        producer.flush()
-        done = True
-        return Report(producer.written.rows, topics=tuple(sorted(producer.topics)), commit_s=time.monotonic() - began)
-    except NotDelivered as failed:
-        error = undelivered(failed.args[0], producer.errors)
-        raise (_KeptFailed(str(error)) if is_kept and rows.whole else error) from None
-    finally:
-        if done:
-            pool().keep(key, producer)
-        else:
-            pool().close(producer)
+    while True:
+        key, producer, is_kept = _lent(settings.producer, settings, rows.topics)
+        done = False
+        try:
+            if not is_kept:
+                _connect(producer, settings)
+            for batch in rows.from_the_first():
+                producer.write(batch)
+            began = time.monotonic()
+            producer.flush()
+            done = True
+            return Report(producer.written.rows, topics=tuple(sorted(producer.topics)), commit_s=time.monotonic() - began)
+        except NotDelivered as failed:
+            error = undelivered(failed.args[0], producer.errors)
+            if not is_kept or not rows.whole:
+                raise error from None
+            # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
+            log.info(_NEW_PRODUCER, error)
+        finally:
+            if done:
+                pool().keep(key, producer)
+            else:
+                pool().close(producer)
 
 
 def _connect(producer: Producer, settings: SinkSettings) -> bool:

@@ -26,7 +26,7 @@ GROUP_OFFSETS_S = 60.0
 
 LIST_AGAIN_S = 1.0
 """How long to wait before listing the groups again if a broker did not answer, was still loading, or is down while its groups
-move."""
+move, and before a task writes again to a partition that a broker does not know yet."""
 
 TRANSACTION_S = 120.0
 """How long a sink task tries one step of a transaction. A coordinator moves within seconds."""

@@ -25,7 +25,7 @@ from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.token_store import TokenStore
 from spark_groupsource.sink.topics import refuse_missing, with_batch_size
-from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
+from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, INIT_TRY_S, LIST_AGAIN_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +39,6 @@ REFUSAL_S = 1.0
 COORDINATOR_BELIEVED_S = 1.0
 """How old a coordinator lookup may be when a task reads its token. A broker that is cut off from the cluster is replaced after
 its session (9 s)."""
-
-PARTITIONS_KNOWN_INTERVAL_S = 0.5
-"""How long a task pauses between the attempts that `PARTITIONS_KNOWN_S` allows."""
 
 
 class Attempt(NamedTuple):
@@ -172,7 +169,7 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
             deadline = deadline or Deadline(PARTITIONS_KNOWN_S)
             if not rows.whole or deadline.over:
                 raise TopicNotFound(str(error)) from None
-            deadline.pause_after(error, PARTITIONS_KNOWN_INTERVAL_S)
+            deadline.pause_after(error, LIST_AGAIN_S)
 
 
 _OUTLASTING: set[str] = set()

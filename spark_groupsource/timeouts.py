@@ -15,7 +15,7 @@ SHORT_TIMEOUT_S = 3.0
 """The time limit for a request whose answer is not worth more time: another broker is asked instead, or a later request."""
 
 ASK_AGAIN_S = 1.0
-"""The pause before a broker is asked again that did not answer, was still loading its groups, or may not be right yet."""
+"""The pause before asking a broker again that did not answer, was still loading its groups, or does not know a partition yet."""
 
 TRY_S = 5.0
 """How long one attempt may take before the caller checks whether the brokers have refused the login, which librdkafka reports
@@ -49,6 +49,16 @@ CONNECT_S = 5.0
 ADDRESSES_TRIED_AFTER_S = 15.0
 """How long a task with a new client waits for an answer before it tries the addresses that the brokers advertise. A task should
 not fail because the brokers are restarting while a bootstrap service still answers."""
+
+FULL_QUEUE_POLL_S = 0.005
+"""How long a full producer is polled before the next attempt. The pure Python producer is full when its queue is full, and the
+native one when it holds too many bytes."""
+
+FLUSH_S = (0.001, 0.1)
+"""How long the first and the longest `flush` call wait for deliveries. Between calls, the task checks for refused rows.
+
+Short first calls help the pure Python producer. It receives only failure reports, so librdkafka checks whether all rows have been
+delivered only every 10 ms and at the end of a call."""
 
 # Repeated attempts.
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import STREAM_NAME
+from spark_groupsource.partition import TopicPartition
 
 
 def source_lines(text: str) -> dict[str, str]:
@@ -69,3 +70,18 @@ def plan_of(offset: object) -> tuple[str, int] | None:
     if not isinstance(stream, str) or not re.fullmatch(STREAM_NAME, stream) or type(plan) is not int:
         return None
     return stream, plan
+
+
+def left_behind(offset: Mapping[str, Any], ends: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Return the number of offsets between the end of a plan and the end of each of its partitions.
+
+    Args:
+        offset: One of this package's offsets, as plain JSON values.
+        ends: The end offsets, by topic and partition. Partitions that are missing here or in the plan are left out.
+    """
+    return {
+        TopicPartition(topic, int(partition)): max(0, ends[topic][partition] - bounds[-1][1])
+        for topic, partitions in offset["ranges"].items()
+        for partition, bounds in partitions.items()
+        if partition in ends.get(topic, ())
+    }

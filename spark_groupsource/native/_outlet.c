@@ -138,8 +138,8 @@ static struct bytes element(const struct column *column, int64_t index) {
     return found;
 }
 
-/* The checksum. sink/checksum.py implements the same one in Python. Both must return the same number, because a replay may run on
- * another executor. The checksum detects rows that differ by accident, and is no defense against attackers. */
+/* The checksum. sink/pure_producer.py implements the same one in Python. Both must return the same number, because a replay may run
+ * on another executor. The checksum detects rows that differ by accident, and is no defense against attackers. */
 #define FACTOR 0x9E3779B97F4A7C15ULL
 #define LANES 4
 #define STRIDE (8 * LANES)

@@ -210,7 +210,7 @@ PRODUCER: Mapping[str, str] = {
     "sticky.partitioning.linger.ms": "0",
 }
 """Our defaults for a task's producer, in addition to `RECONNECT_MS`. They are the same as the Java producer's, except for the
-batch size (sink/batch_size.py). To choose a key's partition, Java uses the murmur2 hash, but librdkafka's default is another
+batch size (sink/topics.py). To choose a key's partition, Java uses the murmur2 hash, but librdkafka's default is another
 hash.
 
 By default, rows without a key go to the same partition for 10 ms (`sticky.partitioning.linger.ms`). In that time, a task writes

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeGuard
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from spark_groupsource.reports.private_folder import PrivateFolder
 
+_FIELDS = ("batch", "written", "skipped", "commit")
+"""The names in the file of a report's fields after the run, in their order."""
 _LONGEST = 500
 _RUN = re.compile(r"[0-9a-f-]{1,36}")
 _MOST = 2**63 - 1
@@ -35,48 +36,29 @@ class BatchReport:
     """How long the slowest task took to commit or, with at-least-once, to deliver its last rows, in ms."""
 
 
-class BatchReports:
-    """The latest report from each query run on this host.
+def write_report(report: BatchReport) -> None:
+    """Write a report, replacing the run's previous one.
 
-    Args:
-        folder: See `PrivateFolder`.
+    Raises:
+        ReportsUnavailable: See `PrivateFolder.replace`.
     """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = PrivateFolder(folder)
-
-    def write(self, report: BatchReport) -> None:
-        """Write a report, replacing the run's previous one.
-
-        Raises:
-            ReportsUnavailable: See `PrivateFolder.replace`.
-        """
-        fields = {"batch": report.batch_id, "written": report.written, "skipped": report.skipped, "commit": report.commit_ms}
-        if _RUN.fullmatch(report.run_id):
-            self._folder.replace(_name(report.run_id), json.dumps({"v": 1, **fields}))
-
-    def read(self, run_id: str) -> BatchReport | None:
-        """Return a run's latest report, or `None` if there is none that this version can read.
-
-        Raises:
-            ReportsUnavailable: See `PrivateFolder.content`.
-        """
-        content = self._folder.content(_name(run_id), _LONGEST) if _RUN.fullmatch(run_id) else None
-        try:
-            fields = json.loads(content or b"null")
-        except ValueError:
-            return None
-        if not isinstance(fields, dict) or fields.get("v") != 1:
-            return None
-        batch, written, skipped, commit_ms = (fields.get(name) for name in ("batch", "written", "skipped", "commit"))
-        if not (_is_count(batch) and _is_count(written) and _is_count(skipped) and _is_count(commit_ms)):
-            return None
-        return BatchReport(run_id, batch, written, skipped, commit_ms)
+    if _RUN.fullmatch(report.run_id):
+        fields = dict(zip(_FIELDS, astuple(report)[1:], strict=True))
+        PrivateFolder().replace(f"sink-{report.run_id}", json.dumps({"v": 1, **fields}))
 
 
-def _name(run_id: str) -> str:
-    return f"sink-{run_id}"
+def read_report(run_id: str) -> BatchReport | None:
+    """Return a run's latest report, or `None` if there is none that this version can read.
 
-
-def _is_count(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= _MOST
+    Raises:
+        ReportsUnavailable: See `PrivateFolder.content`.
+    """
+    content = PrivateFolder().content(f"sink-{run_id}", _LONGEST) if _RUN.fullmatch(run_id) else None
+    try:
+        fields = json.loads(content or b"null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or fields.get("v") != 1:
+        return None
+    counts: list[Any] = [fields.get(name) for name in _FIELDS]
+    return BatchReport(run_id, *counts) if all(type(count) is int and 0 <= count <= _MOST for count in counts) else None

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+from pyspark.sql.types import DataType, StructType
 
 from spark_groupsource.errors import RecordRefused, SchemaError
-from spark_groupsource.sink.checksum import ANY_PARTITION
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
+
+ANY_PARTITION = -1
+"""The partition for a row that does not name one."""
 
 _PLAIN = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
@@ -56,20 +58,9 @@ def _problems(schema: StructType, topic: str | None) -> Iterator[str]:
 
 
 def _fits(name: str, kind: DataType) -> bool:
-    if name in (KEY, VALUE):
-        return isinstance(kind, BinaryType | StringType)
-    if name == TOPIC:
-        return isinstance(kind, StringType)
-    if name == PARTITION:
-        return isinstance(kind, IntegerType)
-    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
-        return False
-    parts = kind.elementType.fields
-    return (
-        [part.name.lower() for part in parts] == ["key", "value"]
-        and isinstance(parts[0].dataType, StringType)
-        and isinstance(parts[1].dataType, BinaryType)
-    )
+    # Spark writes types in lower case and without blanks. A string may have any collation.
+    text = re.sub(r" collate \w+", "", kind.simpleString()).lower()
+    return text in _ALLOWED[name].lower().replace(": ", ":").split(" or ")
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:

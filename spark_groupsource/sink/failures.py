@@ -1,9 +1,10 @@
-"""Converts librdkafka errors to the sink's exceptions, with advice about what to check."""
+"""Converts librdkafka errors, and rows that were not delivered, to the sink's exceptions, with advice about what to check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -22,7 +23,22 @@ from spark_groupsource.errors import (
     TopicNotFound,
     WriterFenced,
 )
-from spark_groupsource.sink.contract import Undelivered
+
+
+class Undelivered(NamedTuple):
+    """The first row that was not delivered."""
+
+    error: KafkaError
+    topic: str
+    partition: int
+    """-1: no partition had been chosen yet."""
+    size: int
+    """The size of the key, the value and the headers, in bytes."""
+
+
+class NotDelivered(Exception):
+    """A row was not delivered. The argument is an `Undelivered`."""
+
 
 FENCED = frozenset(
     {

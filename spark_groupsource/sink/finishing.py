@@ -13,7 +13,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.names import Names
-from spark_groupsource.sink.pure_producer import make_producer
+from spark_groupsource.sink.producer import make_producer, retried
 from spark_groupsource.sink.rules import check_batch, check_elsewhere_again, may_be_a_replay
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import BatchToken, Mark
@@ -58,8 +58,9 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
     # A new run never reuses an earlier run's client. The client's coordinator may have been cut off from the cluster since then,
     # and so may not have the tokens that the earlier run committed in the meantime.
     key = "tokens", run, names, digest(settings.requests), settings.topic
-    kept = cast("TokenStore | None", clients.take(key)) if run else None
+    kept = cast("TokenStore | None", clients.take(key))
     tokens = kept or clients.add(TokenStore(settings.requests, names, settings.topic))
+    done = False
     try:
         if kept is None:
             tokens.connect_driver()
@@ -81,14 +82,14 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         #    this run's tasks, because their workers rely on them.
         others = [number for number, mark in ended.items() if number >= tasks.number or mark.run != run]
         tokens.commit_ended(others, run, tasks.topics)
-    except BaseException:
-        clients.close(tokens)
-        raise
-    tokens.close_others()
-    if run:
-        clients.keep(key, tokens)
-    else:
-        clients.close(tokens)
+        tokens.close_others()
+        done = True
+    finally:
+        # If the run is unknown, no later micro-batch may reuse these clients.
+        if done and run:
+            clients.keep(key, tokens)
+        else:
+            clients.close(tokens)
 
 
 def _end_earlier_attempts(
@@ -146,12 +147,8 @@ def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> Non
     producer = make_producer({**settings.producer, "transactional.id": name}, None)
     try:
         producer.connect(CONNECT_S)
-        Deadline(patience_s).retry(lambda: producer.init_transactions(TRY_S), _passes)
+        retried(producer, producer.init_transactions, patience_s, TRY_S)
     except KafkaException as failed:
         raise failure(failed.args[0], f"ending the transaction of {name}", producer.errors) from None
     finally:
         producer.close()
-
-
-def _passes(error: Exception) -> bool:
-    return isinstance(error, KafkaException) and bool(error.args[0].retriable())

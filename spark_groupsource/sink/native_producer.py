@@ -18,8 +18,9 @@ from spark_groupsource.native.libraries import load_libraries
 from spark_groupsource.native.structs import PRODUCER, ColumnStruct, OutletStruct, RowsStruct
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
-from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Undelivered
+from spark_groupsource.sink.failures import NotDelivered, Undelivered
 from spark_groupsource.sink.token import Token, Written
+from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S
 
 FULL_QUEUE_S = 1.0
 """The longest that one call to fill the producer's queue may take. Python handles signals only between calls."""
@@ -32,7 +33,7 @@ _DROP = 0x1 | 0x2
 
 
 class NativeProducer(NativeClient):
-    """A `Producer` that calls librdkafka directly. Its arguments and errors are those of `pure_producer.make_producer`."""
+    """A `Producer` that calls librdkafka directly. Its arguments and errors are those of `make_producer`."""
 
     def __init__(self, client: Mapping[str, str], topic: str | None) -> None:
         both = load_libraries()

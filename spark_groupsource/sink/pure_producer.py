@@ -1,10 +1,14 @@
-"""The pure Python producer, which writes rows one by one with confluent-kafka, and the choice between the two producers."""
+"""The pure Python producer, which writes rows one by one with confluent-kafka, and its checksum of the rows.
+
+The checksum equals the one in `native/_outlet.c`. It does not depend on row order. It detects rows that differ by accident, and
+is no defense against attackers.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,32 +19,19 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
 from spark_groupsource.errors import RecordRefused
-from spark_groupsource.fetch.choice import warn_of_pure_python
-from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.patience import doubled
-from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
-from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
-from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Producer, Undelivered
-from spark_groupsource.sink.native_producer import NativeProducer
+from spark_groupsource.sink.columns import ANY_PARTITION, HEADERS, KEY, PARTITION, TOPIC, VALUE
+from spark_groupsource.sink.failures import NotDelivered, Undelivered
 from spark_groupsource.sink.token import Token, Written
+from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S
 
+_FACTOR = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+_LANES = 4
+_STRIDE = 8 * _LANES
+"""The number of bytes that are mixed together: one word per lane."""
 
-def make_producer(client: Mapping[str, str], topic: str | None) -> Producer:
-    """Create a native producer or, if this process has no native library, log a warning and create a pure Python one.
-
-    Args:
-        client: The finished settings.
-        topic: The topic for rows that do not name one.
-
-    Raises:
-        OptionError: librdkafka refuses the settings.
-        AuthenticationFailed: `kafka.oauth_cb` returns no token.
-    """
-    unavailable = why_unavailable()
-    if unavailable is None:
-        return NativeProducer(client, topic)
-    warn_of_pure_python(unavailable)
-    return PureProducer(client, topic)
+Header = tuple[str, "bytes | None"]
 
 
 class _Row(NamedTuple):
@@ -230,3 +221,42 @@ def _in_headers(headers: Iterable[Header]) -> int:
 
 def _lower(header: Mapping[str, Any]) -> dict[str, Any]:
     return {name.lower(): content for name, content in header.items()}
+
+
+def row_hash(topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] | None = None) -> int:
+    """Return one row's 64-bit hash. A checksum is the sum of its rows' hashes, modulo 2^64."""
+    found = _with_bytes(_FACTOR, topic.encode())
+    found = _mixed(found, partition & _MASK)
+    found = _with_bytes(_with_bytes(found, key), value)
+    for name, content in headers or ():
+        found = _with_bytes(_with_bytes(found, name.encode()), content)
+    # Mix twice. After one mix, the top bit of the last word changes many hashes by the same amount, so if two rows swapped this
+    # bit, the sum would stay the same.
+    return _mixed(_mixed(found, 0), 0)
+
+
+def added(checksum: int, one: int) -> int:
+    """Return the checksum after adding one more row's hash."""
+    return (checksum + one) & _MASK
+
+
+def _with_bytes(found: int, content: bytes | None) -> int:
+    if content is None:
+        return _mixed(found, _MASK)
+    found = _mixed(found, len(content))
+    whole = len(content) - len(content) % _STRIDE
+    if whole:
+        lanes = [(found + lane) & _MASK for lane in range(_LANES)]
+        for at in range(0, whole, 8):
+            lane = at // 8 % _LANES
+            lanes[lane] = _mixed(lanes[lane], int.from_bytes(content[at : at + 8], "little"))
+        for each in lanes:
+            found = _mixed(found, each)
+    for at in range(whole, len(content), 8):
+        found = _mixed(found, int.from_bytes(content[at : at + 8], "little"))
+    return found
+
+
+def _mixed(found: int, word: int) -> int:
+    found = ((found ^ word) * _FACTOR) & _MASK
+    return found ^ (found >> 32)

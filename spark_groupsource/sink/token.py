@@ -61,7 +61,7 @@ class Written(NamedTuple):
 
     rows: int
     checksum: int
-    """A 64-bit checksum that does not depend on row order (checksum.py)."""
+    """A 64-bit checksum that does not depend on row order (pure_producer.py)."""
 
 
 class Token(NamedTuple):

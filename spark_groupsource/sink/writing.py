@@ -12,22 +12,20 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.advertised import refuse_unreachable
-from spark_groupsource.brokers.client_pool import ClientPool, PooledClient, digest, pool
+from spark_groupsource.brokers.client_pool import PooledClient, digest, pool
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink.batch_size import with_batch_size
 from spark_groupsource.sink.columns import rows_of, topics_of
-from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
-from spark_groupsource.sink.failures import PURGED, failure, undelivered
+from spark_groupsource.sink.failures import PURGED, NotDelivered, Undelivered, failure, undelivered
 from spark_groupsource.sink.names import Names
-from spark_groupsource.sink.output_topic import refuse_missing
-from spark_groupsource.sink.pure_producer import make_producer
+from spark_groupsource.sink.producer import Producer, make_producer, retried
 from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, is_overtaken, may_be_a_replay, may_continue, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.token_store import TokenStore
-from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, TRANSACTION_S, TRY_S
+from spark_groupsource.sink.topics import refuse_missing, with_batch_size
+from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, ASK_AGAIN_S, CONNECT_S, TRANSACTION_S, TRY_S
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +39,6 @@ REFUSAL_S = 1.0
 COORDINATOR_BELIEVED_S = 1.0
 """How old a coordinator lookup may be when a task reads its token. A broker that is cut off from the cluster is replaced after
 its session (9 s)."""
-
-PARTITIONS_KNOWN_INTERVAL_S = 0.5
-"""How long a task pauses between the attempts that `PARTITIONS_KNOWN_S` allows."""
 
 
 class Attempt(NamedTuple):
@@ -93,11 +88,13 @@ class RememberedRows:
     producer has lost its transactional id. Only a limited number of bytes is remembered.
     """
 
-    def __init__(self, rows: Iterator[pa.RecordBatch], most_bytes: int) -> None:
+    def __init__(self, rows: Iterator[pa.RecordBatch], most_bytes: int, topics: Collection[str] = ()) -> None:
         """Start with nothing remembered."""
         self._rows = rows
         self._left = most_bytes
         self._kept: list[pa.RecordBatch] | None = []
+        self.topics = topics
+        """The topics in the first rows, if rows name their topics."""
 
     @property
     def whole(self) -> bool:
@@ -145,21 +142,22 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
         RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. `read_committed` consumers see none of the task's
             rows.
     """
-    first, rows = _begun(batches, settings.topic)
-    if first is None:
+    rows = _begun(settings, batches)
+    if rows is None:
         # A task without rows needs no token, because a replay would have nothing to write either.
         return Report()
-    client = _client(settings, outlasts=attempt.number > 0 or names.driver in _OUTLASTING)
-    remembered = _remembered(settings, rows)
-    may_be_kept = True
+    client = settings.producer
+    if (attempt.number > 0 or names.driver in _OUTLASTING) and settings.longest_transaction_ms is not None:
+        # If a crash leaves a transaction open, `read_committed` consumers wait until it times out. So the timeout is short by
+        # default, but a task that has already outlasted it gets the longest one that brokers allow by default.
+        client = {**client, "transaction.timeout.ms": str(settings.longest_transaction_ms)}
     # Set at the first such failure, because Spark may have taken longer than this to provide the rows.
     deadline: Deadline | None = None
     while True:
         try:
-            return _write_as(client, settings, names, attempt, topics_of(first), remembered, may_be_kept=may_be_kept)
+            return _write_as(client, settings, names, attempt, rows)
         except _KeptFailed as failed:
-            log.info("the reused producer has failed, so a new one writes the task's rows: %s", failed)
-            may_be_kept = False
+            log.info(_NEW_PRODUCER, failed)
         except OptionError:
             if client is settings.producer:
                 raise
@@ -169,51 +167,80 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
             # The failed transaction has been aborted, so the rows can be written again. librdkafka does not retry
             # AddPartitionsToTxn when the coordinator refuses other partitions along with one that it does not know.
             deadline = deadline or Deadline(PARTITIONS_KNOWN_S)
-            if not remembered.whole or deadline.over:
+            if not rows.whole or deadline.over:
                 raise TopicNotFound(str(error)) from None
-            deadline.pause_after(error, PARTITIONS_KNOWN_INTERVAL_S)
+            deadline.pause_after(error, ASK_AGAIN_S)
 
 
-def _remembered(settings: SinkSettings, rows: Iterator[pa.RecordBatch]) -> RememberedRows:
+_OUTLASTING: set[str] = set()
+"""The queries with a transaction in this process that took more than half of the default timeout."""
+
+_NEW_PRODUCER = "the reused producer has failed, so a new one writes the task's rows: %s"
+
+
+def _begun(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> RememberedRows | None:
+    """Return a task's rows, or `None` if it has none."""
+    rows = (rows_of(batch, settings.topic) for batch in batches if batch.num_rows)
+    first = next(rows, None)
+    if first is None:
+        return None
     # Half of kafka.buffer.memory, because the producer itself may hold up to twice kafka.buffer.memory.
-    return RememberedRows(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
+    most_bytes = int(settings.producer["queue.buffering.max.kbytes"]) * 512
+    return RememberedRows(itertools.chain([first], rows), most_bytes, topics_of(first))
 
 
-def _write_as(
-    client: Mapping[str, str],
-    settings: SinkSettings,
-    names: Names,
-    attempt: Attempt,
-    topics: Collection[str],
-    remembered: RememberedRows,
-    *,
-    may_be_kept: bool,
-) -> Report:
-    name = names.task(attempt.task)
+def _lent(
+    client: Mapping[str, str], settings: SinkSettings, topics: Collection[str], attempt: Attempt | None = None
+) -> tuple[Hashable, Producer, bool]:
+    """Take a kept producer out of the pool, or make a new one.
+
+    Args:
+        client: The producer's settings, except for its batch size.
+        settings: How the query writes.
+        topics: The topics in the first rows, if rows name their topics.
+        attempt: The task attempt that writes in a transaction. `None`: the rows are written at least once.
+
+    Returns:
+        The key under which the producer may be kept again, the producer, and whether it is a kept one.
+    """
+
+    def useless(kept: PooledClient) -> bool:
+        last: Token | None = getattr(kept, "last", None)
+        return attempt is not None and is_overtaken(last, attempt.batch, attempt.run)
+
     clients = pool()
-    client = _with_batch_size({**client, "transactional.id": name}, settings, topics)
-    key = _key(client, settings)
-    kept = _kept_producer(clients, key, attempt) if may_be_kept else None
-    if kept is not None and not may_continue(kept.last, attempt.batch, attempt.run, settings.choice):
+    client = with_batch_size(client, topics if settings.topic is None else [settings.topic])
+    # The settings include the transactional id.
+    key = "producer", digest(client), settings.topic
+    kept = cast("Producer | None", clients.take(key, useless=useless))
+    if kept is not None and attempt is not None and not may_continue(kept.last, attempt.batch, attempt.run, settings.choice):
         clients.close(kept)
         kept = None
-    producer = kept or clients.add(make_producer(client, settings.topic))
-    writer = _TaskWriter(settings, client, attempt, name, producer, is_kept=kept is not None)
+    if kept is not None:
+        kept.start_over()
+        return key, kept, True
+    return key, clients.add(make_producer(client, settings.topic)), False
+
+
+def _write_as(client: Mapping[str, str], settings: SinkSettings, names: Names, attempt: Attempt, rows: RememberedRows) -> Report:
+    client = {**client, "transactional.id": names.task(attempt.task)}
+    key, producer, is_kept = _lent(client, settings, rows.topics, attempt)
     tokens = TokenStore(settings.requests, names, settings.topic)
+    writer = _TaskWriter(settings, client, attempt, producer, tokens, rows, is_kept=is_kept)
 
     def close() -> None:
         # If the run is unknown, no later task may reuse this producer.
         if writer.close() and attempt.run:
-            clients.keep(key, producer)
+            pool().keep(key, producer)
         else:
-            clients.close(producer)
+            pool().close(producer)
 
     try:
         try:
-            return writer.write(tokens, topics, remembered.from_the_first(lambda: writer.prove(topics)))
+            return writer.write()
         except (KafkaException, NotDelivered) as failed:
-            error = writer.undelivered(failed.undelivered) if isinstance(failed, NotDelivered) else writer.failed(failed.args[0])
-            if writer.relies_on_its_last and remembered.whole:
+            error = writer.explained(failed)
+            if writer.relies_on_its_last and rows.whole:
                 raise _KeptFailed(str(error)) from None
             raise error from None
         finally:
@@ -232,83 +259,38 @@ def _write_as(
         raise
 
 
-def _with_batch_size(client: Mapping[str, str], settings: SinkSettings, topics: Collection[str]) -> dict[str, str]:
-    return with_batch_size(client, topics if settings.topic is None else [settings.topic])
-
-
-def _key(client: Mapping[str, str], settings: SinkSettings) -> Hashable:
-    """Return the key under which a producer is kept for reuse. The settings in it include the transactional id."""
-    return "producer", digest(client), settings.topic
-
-
-def _kept_producer(clients: ClientPool, key: Hashable, attempt: Attempt | None = None) -> Producer | None:
-    def useless(client: PooledClient) -> bool:
-        last: Token | None = getattr(client, "last", None)
-        return attempt is not None and is_overtaken(last, attempt.batch, attempt.run)
-
-    kept = cast("Producer | None", clients.take(key, useless=useless))
-    if kept is not None:
-        kept.start_over()
-    return kept
-
-
-def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
-    """Return the settings for a task's producer.
-
-    If a crash leaves a transaction open, `read_committed` consumers wait until it times out. So the timeout is short by default,
-    but a task that has already outlasted it gets the longest one that brokers allow by default.
-    """
-    if outlasts and settings.longest_transaction_ms is not None:
-        return {**settings.producer, "transaction.timeout.ms": str(settings.longest_transaction_ms)}
-    return settings.producer
-
-
-_OUTLASTING: set[str] = set()
-"""The queries with a transaction in this process that took more than half of the default timeout."""
-
-
 def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Report:
     """Write a task's rows, and wait until they have been delivered.
 
     Raises:
         RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Other rows may already be in the topic.
     """
-    first, rows = _begun(batches, settings.topic)
-    if first is None:
+    rows = _begun(settings, batches)
+    if rows is None:
         return Report()
-    remembered = _remembered(settings, rows)
-    try:
-        return _delivered(settings, topics_of(first), remembered, may_be_kept=True)
-    except _KeptFailed as failed:
-        # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
-        log.info("the reused producer has failed, so a new one writes the task's rows: %s", failed)
-        return _delivered(settings, topics_of(first), remembered, may_be_kept=False)
-
-
-def _delivered(settings: SinkSettings, topics: Collection[str], remembered: RememberedRows, *, may_be_kept: bool) -> Report:
-    clients = pool()
-    client = _with_batch_size(settings.producer, settings, topics)
-    key = _key(client, settings)
-    kept = _kept_producer(clients, key) if may_be_kept else None
-    producer = kept or clients.add(make_producer(client, settings.topic))
-    done = False
-    try:
-        if kept is None:
-            _connect(producer, settings)
-        for batch in remembered.from_the_first():
-            producer.write(batch)
-        began = time.monotonic()
-        producer.flush()
-        done = True
-        return Report(producer.written.rows, topics=tuple(sorted(producer.topics)), commit_s=time.monotonic() - began)
-    except NotDelivered as failed:
-        error = undelivered(failed.undelivered, producer.errors)
-        raise (_KeptFailed(str(error)) if kept is not None and remembered.whole else error) from None
-    finally:
-        if done:
-            clients.keep(key, producer)
-        else:
-            clients.close(producer)
+    while True:
+        key, producer, is_kept = _lent(settings.producer, settings, rows.topics)
+        done = False
+        try:
+            if not is_kept:
+                _connect(producer, settings)
+            for batch in rows.from_the_first():
+                producer.write(batch)
+            began = time.monotonic()
+            producer.flush()
+            done = True
+            return Report(producer.written.rows, topics=tuple(sorted(producer.topics)), commit_s=time.monotonic() - began)
+        except NotDelivered as failed:
+            error = undelivered(failed.args[0], producer.errors)
+            if not is_kept or not rows.whole:
+                raise error from None
+            # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
+            log.info(_NEW_PRODUCER, error)
+        finally:
+            if done:
+                pool().keep(key, producer)
+            else:
+                pool().close(producer)
 
 
 def _connect(producer: Producer, settings: SinkSettings) -> bool:
@@ -328,13 +310,6 @@ def _connect(producer: Producer, settings: SinkSettings) -> bool:
     return False
 
 
-def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """Return the first non-empty record batch (`None` if there is none) and an iterator over all non-empty ones."""
-    rows = (rows_of(batch, topic) for batch in batches if batch.num_rows)
-    first = next(rows, None)
-    return first, rows if first is None else itertools.chain([first], rows)
-
-
 class _TaskWriter:
     """Writes the rows of one task attempt exactly once."""
 
@@ -343,31 +318,35 @@ class _TaskWriter:
         settings: SinkSettings,
         client: Mapping[str, str],
         attempt: Attempt,
-        name: str,
         producer: Producer,
+        tokens: TokenStore,
+        rows: RememberedRows,
         *,
-        is_kept: bool = False,
+        is_kept: bool,
     ) -> None:
         self._settings = settings
         self._client = client
         self._attempt = attempt
-        self._id = name
+        self._id = client["transactional.id"]
         self._producer = producer
+        self._tokens = tokens
+        self._rows = rows
         self.relies_on_its_last = is_kept
         """Whether the producer is a kept one, and no broker has confirmed during this transaction that it still owns its id."""
         self._open = False
         self._committed = False
         self._began: float | None = None
-        self._refusals = 0
-        self.doing = f"beginning to write as {name}"
+        self._doing = f"beginning to write as {self._id}"
 
-    def write(self, tokens: TokenStore, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
-        """Write the rows, unless they are already in the topic. `topics` are the topics in the first rows."""
+    def write(self) -> Report:
+        """Write the rows, unless they are already in the topic."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
+        tokens, choice, topics = self._tokens, self._settings.choice, self._rows.topics
+        rows = self._rows.from_the_first(self._prove)
         if self.relies_on_its_last:
             # Steps 1 to 3 are not needed (`may_continue`): if another producer has taken the id, the brokers refuse the first
             # row.
-            self._commit_mark(tokens, topics)
+            self._commit_mark()
             return self._write_transaction(rows, None)
         if _connect(self._producer, self._settings):
             # The clients for step 2 look up their coordinators during step 1. Without a broker, each of them would try to connect
@@ -376,7 +355,7 @@ class _TaskWriter:
         # 1. Take the id. This fences every earlier attempt of the task and ends its transaction, so it can no longer commit
         #    anything.
         began = time.monotonic()
-        self._retried(self._producer.init_transactions, TRY_S)
+        retried(self._producer, self._producer.init_transactions, TRANSACTION_S, TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
             # The coordinators may have moved during step 1. A former coordinator that is cut off from the cluster would return an
             # old token.
@@ -384,7 +363,7 @@ class _TaskWriter:
         # 2. Read the token, but never before step 1. Otherwise, an earlier attempt could commit its rows and token after this
         #    attempt had found no token, and the rows would be written twice.
         token = tokens.read_task(task, topics)
-        driver, elsewhere, choice = None, None, self._settings.choice
+        driver, elsewhere = None, None
         if may_be_a_replay(token, run) or choice.covers(batch):
             driver = tokens.read_driver()
             # Only in the first micro-batch of a run, because names do not change while a query runs.
@@ -402,7 +381,7 @@ class _TaskWriter:
         # 4. Leave a mark before the transaction begins. If this process dies and the next run has fewer tasks, only the mark
         #    tells that run's driver to end the transaction. Without it, `read_committed` consumers would wait until the
         #    transaction times out.
-        self._commit_mark(tokens, topics)
+        self._commit_mark()
         # 5. Write the rows and the token.
         return self._write_transaction(rows, plan.before)
 
@@ -411,44 +390,39 @@ class _TaskWriter:
         """How many seconds ago the transaction began; 0 if it has not begun."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
-    def failed(self, error: KafkaError) -> GroupKafkaError | _NotKnownYet:
-        """Convert the librdkafka error from a failed step of the transaction to this package's error."""
-        found = self._explained(failure(error, self.doing, self._producer.errors))
-        return _NotKnownYet(str(found)) if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else found
-
-    def undelivered(self, first: Undelivered) -> GroupKafkaError | _NotKnownYet:
-        """Return this package's error for a row that was not delivered."""
-        if first.error.code() in PURGED:
-            # The transaction had already failed, so its rows were dropped. Calling another step returns the reason.
-            try:
-                self._producer.send_offset(self._id, first.topic, self._attempt.batch, "", ABORT_S)
-            except KafkaException as failed:
-                return self.failed(failed.args[0])
-        return self._explained(undelivered(first, self._producer.errors))
-
-    def _explained(self, error: GroupKafkaError) -> GroupKafkaError:
-        """Return the error, or a more helpful one if the transaction failed because it took too long."""
+    def explained(self, failed: KafkaException | NotDelivered) -> GroupKafkaError | _NotKnownYet:
+        """Convert the error from a failed step of the transaction, or from a row that was not delivered."""
+        if isinstance(failed, NotDelivered):
+            first: Undelivered = failed.args[0]
+            if first.error.code() in PURGED:
+                # The transaction had already failed, so its rows were dropped. Calling another step returns the reason.
+                try:
+                    self._producer.send_offset(self._id, first.topic, self._attempt.batch, "", ABORT_S)
+                except KafkaException as reason:
+                    return self.explained(reason)
+            error = undelivered(first, self._producer.errors)
+        else:
+            error = failure(failed.args[0], self._doing, self._producer.errors)
+            if failed.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return _NotKnownYet(str(error))
         timeout_ms = int(self._client["transaction.timeout.ms"])
         if not isinstance(error, WriterFenced) or self.open_s * 1000 < timeout_ms:
             return error
         return WriterFenced(
-            f"{self.doing}: the task wrote for {self.open_s:.0f} s, but its transaction may take no longer than "
+            f"{self._doing}: the task wrote for {self.open_s:.0f} s, but its transaction may take no longer than "
             f"{timeout_ms / 1000:g} s (kafka.transaction.timeout.ms). So the brokers have aborted it, and `read_committed` "
             "consumers see none of its rows. Raise kafka.transaction.timeout.ms, up to the brokers' transaction.max.timeout.ms "
             "(900000 by default), or make the micro-batches smaller, for example with maxOffsetsPerTrigger."
         )
 
-    def prove(self, topics: Collection[str]) -> None:
+    def _prove(self) -> None:
         """Have the coordinator confirm that a kept producer still owns its id, before the task forgets its first rows.
 
         If the kept producer no longer owned its id, a new producer would need these rows. The offset that is sent as a check is
         replaced by the token in the same transaction.
-
-        Args:
-            topics: The topics in the first rows, if rows name their topics.
         """
         if self.relies_on_its_last:
-            topic = self._settings.topic if self._settings.topic is not None else min(topics)
+            topic = self._settings.topic if self._settings.topic is not None else min(self._rows.topics)
             self._send(topic, Token(self._attempt.query, self._attempt.batch, NOTHING, self._attempt.run))
             self.relies_on_its_last = False
 
@@ -473,7 +447,7 @@ class _TaskWriter:
     def _write_transaction(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
         """Write the rows and the token in a transaction, but abort it if the same rows are already in the topic (`before`)."""
         producer = self._producer
-        self.doing = f"writing as {self._id}"
+        self._doing = f"writing as {self._id}"
         # 1. The rows. `read_committed` consumers do not see them until the transaction is committed.
         self._open = True  # set first, because a signal right after the next line must not leave the transaction open
         producer.begin_transaction()
@@ -505,27 +479,27 @@ class _TaskWriter:
         # 3. Wait until all rows have been delivered. If a row is refused, this raises an error, and `close` aborts the rows and
         #    the token.
         producer.flush()
-        self.doing = f"committing as {self._id}"
+        self._doing = f"committing as {self._id}"
         # 4. Commit, which makes the rows and the token visible together. Without an answer, the outcome is unknown, so retry
         #    until there is one: treating silence as success could lose the rows.
-        self._retried(producer.commit_transaction)
+        retried(producer, producer.commit_transaction, TRANSACTION_S)
         self._open = False
         producer.last, self._committed = token, True
         return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - ended)
 
-    def _commit_mark(self, tokens: TokenStore, topics: Collection[str]) -> None:
-        task, run = self._attempt.task, self._attempt.run
+    def _commit_mark(self) -> None:
+        mark = self._attempt.task, self._attempt.run, self._rows.topics
         try:
-            tokens.commit_mark(task, run, topics)
+            self._tokens.commit_mark(*mark)
         except TopicNotFound:
             # If the brokers create topics automatically, they create a missing topic here, as they would for its first row.
-            for topic in topics or (self._settings.topic,):
+            for topic in self._rows.topics or (self._settings.topic,):
                 refuse_missing(self._settings, topic)
-            tokens.commit_mark(task, run, topics)
+            self._tokens.commit_mark(*mark)
 
     def _send(self, topic: str, token: Token) -> None:
         offset, metadata = token.offset, token.metadata()
-        self._retried(lambda left: self._producer.send_offset(self._id, topic, offset, metadata, left))
+        retried(self._producer, lambda left: self._producer.send_offset(self._id, topic, offset, metadata, left), TRANSACTION_S)
 
     def _count(self, rows: Iterator[pa.RecordBatch]) -> Written:
         for batch in rows:
@@ -547,21 +521,3 @@ class _TaskWriter:
             now.rows,
         )
         return Report(skipped=earlier.rows, left=now.rows, topics=topics)
-
-    def _retried(self, step: Callable[[float], None], most_s: float = TRANSACTION_S) -> None:
-        """Retry a step of the transaction while its outcome is unknown, as when coordinators move or brokers restart."""
-        deadline = Deadline(TRANSACTION_S)
-        deadline.retry(lambda: step(min(most_s, max(deadline.left, 1.0))), self._passes)
-
-    def _passes(self, error: Exception) -> bool:
-        if not isinstance(error, KafkaException) or not error.args[0].retriable():
-            return False
-        self._producer.note_errors()
-        if any(map(is_refused, self._producer.errors.values())):
-            self._refusals += 1
-            if self._refusals > 1:
-                return False
-            # A broker that is shutting down may interrupt a handshake, which looks like a refused login. So wait for a second
-            # refusal.
-            self._producer.errors.clear()
-        return True

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_groupsource.spark.messages import shown_alone
+from spark_groupsource.errors import OptionError, SchemaError
+from spark_groupsource.spark.messages import log_to_stderr, shown_alone
+from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -68,12 +70,11 @@ class GroupKafkaDataSource(DataSource):
             SchemaError: A column is missing or cannot be written.
             TopicNotFound: The topic does not exist.
         """
-        from spark_groupsource.errors import OptionError
-        from spark_groupsource.spark.sink_writers import batch_writer
+        from spark_groupsource.spark.sink_writers import BatchWriter
 
         if overwrite:
             raise OptionError("mode('overwrite') is not supported, because Kafka can only append. Use mode('append').")
-        return batch_writer(self._sink_settings(schema, "batch"), schema)
+        return BatchWriter(self._sink_settings(schema, "batch"), schema)
 
     @shown_alone()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -84,16 +85,14 @@ class GroupKafkaDataSource(DataSource):
             SchemaError: A column is missing or cannot be written.
             TopicNotFound: The topic does not exist.
         """
-        from spark_groupsource.spark.sink_writers import stream_writer
+        from spark_groupsource.spark.sink_writers import StreamWriter
 
-        return stream_writer(self._sink_settings(schema, "stream"), schema, self.options.get("checkpointLocation"))
+        return StreamWriter(self._sink_settings(schema, "stream"), schema, self.options.get("checkpointLocation"))
 
     def _sink_settings(self, schema: StructType, use: Literal["stream", "batch"]) -> SinkSettings:
         from spark_groupsource.options.sink_model import SinkOptions
         from spark_groupsource.sink.columns import check_columns
-        from spark_groupsource.sink.output_topic import refuse_missing
-        from spark_groupsource.spark.messages import log_to_stderr
-        from spark_groupsource.subject import work_for
+        from spark_groupsource.sink.topics import refuse_missing
 
         options = SinkOptions.parse(self.options, use)
         check_columns(schema, options.topic)
@@ -108,7 +107,6 @@ class GroupKafkaDataSource(DataSource):
 
         If an option or a column in the schema is invalid, the reader raises OptionError or SchemaError when Spark first calls it.
         """
-        from spark_groupsource.errors import OptionError, SchemaError
         from spark_groupsource.options.model import Options
         from spark_groupsource.spark.columns import requested
 

@@ -22,7 +22,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -126,9 +125,8 @@ class SharedGroups:
         self._sources = {stream: source for stream, source in self._sources.items() if source.run != run}
 
     def _take(self, stream: str, offset: JsonOffset, progress: Mapping[str, Any]) -> None:
-        earlier = self._sources.get(stream)
-        if earlier is not None and earlier.run != progress["runId"]:
-            earlier = None
+        known = self._sources.get(stream)
+        earlier = known if known is not None and known.run == progress["runId"] else None
         source = Source(
             progress["id"],
             progress["runId"],
@@ -210,9 +208,6 @@ class DurableListener(StreamingQueryListener):
         """Report the plans of a finished micro-batch, and warn if the query shares a group."""
         self.report(progress_of(event))
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing, because there was no micro-batch."""
-
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query, which no longer shares a group. Its last micro-batch has already been reported."""
         _shared_groups.ended(str(event.runId))
@@ -254,10 +249,10 @@ def driver_process() -> int:
 def listen(spark: SparkSession) -> None:
     """Add a `DurableListener` to the session if that is possible and this process has not added one yet.
 
-    With Spark Connect, no listener is added, because it would run in the client, perhaps on a different host from the driver.
+    Args:
+        spark: A session in this process. With Spark Connect, a listener would run in the client, perhaps on a different host from
+            the driver.
     """
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        return
     try:
         if spark.conf.get(ADDED, None) != _THIS_PROCESS:
             _shared_groups.begin(spark.sparkContext.applicationId)

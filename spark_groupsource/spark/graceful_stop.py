@@ -25,10 +25,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource.checkpoint.offset_log import offsets_by_stream
 from spark_groupsource.errors import NotWithSparkConnect, ReportsUnavailable
+from spark_groupsource.partition import listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.reports.driver_reports import Answer, DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
-from spark_groupsource.timeouts import AT_STOP_S
+from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +38,6 @@ TIMEOUT_S = 20.0
 
 LEFT_WITHIN_S = AT_STOP_S + 1.0
 """How much longer than `timeout_s` the sources may take to confirm their claims and leave the group, in seconds."""
-
-LOOK_EVERY_S = 0.1
-"""How often the queries are checked, in seconds."""
 
 RANGES_SHOWN = 10
 """The maximum number of an interrupted micro-batch's ranges that a warning lists."""
@@ -96,7 +94,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
                 for query in [each for each in running if not each.isActive]:
                     running.remove(query)
                     query.awaitTermination()  # it has ended, so this only raises its error
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(RETRY_INTERVAL_S)
         finally:
             nothing_claimed = _stop(running, timeout_s, hurried=lambda: len(received) > 1)
     for query in running:
@@ -161,14 +159,14 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
             stops += [_Stop(query, reports, end) for query in queries]
             running = stops
             deadline = Deadline(timeout_s)
-            for _ in deadline.attempts(LOOK_EVERY_S):
+            for _ in deadline.attempts():
                 running = [stop for stop in running if not stop.is_over()]
                 if not running or hurried():
                     break
             for stop in running:
                 stop.interrupt()
         # A rebalance may delay the source's last commit, for example because another of the group's queries leaves.
-        for _ in Deadline(deadline.left + LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
+        for _ in Deadline(deadline.left + LEFT_WITHIN_S).attempts():
             if hurried() or not any(stop.is_unanswered() for stop in stops):
                 break
         return not [stop for stop in stops if stop.warn_of_claims()] and not hanging
@@ -326,7 +324,7 @@ class _Stop:
                     "Restart the query from its checkpoint. If the micro-batch ran out of time, use a longer timeout_s, or "
                     "smaller micro-batches",
                     stream,
-                    _ranges(unfinished[stream]),
+                    listed(_ranges(unfinished[stream]), RANGES_SHOWN),
                 )
             else:
                 log.warning(
@@ -360,14 +358,8 @@ def _unfinished(planned: Mapping[str, Offset], finished: Mapping[str, Offset]) -
     return {stream: offset for stream, offset in planned.items() if offset != finished.get(stream)}
 
 
-def _ranges(offset: Offset) -> str:
-    """List an offset's ranges as text, at most RANGES_SHOWN of them."""
-    ranges = [
-        f"{topic}-{partition} [{start}, {end})"
-        for topic, partitions in offset["ranges"].items()
-        for partition, each in partitions.items()
-        for start, end in each
-        if start < end
-    ]
-    more = len(ranges) - RANGES_SHOWN
-    return ", ".join(ranges[:RANGES_SHOWN]) + (f" and {more} more ranges" if more > 0 else "")
+def _ranges(offset: Offset) -> Iterator[str]:
+    """Yield an offset's ranges as text."""
+    for topic, partitions in offset["ranges"].items():
+        for partition, ranges in partitions.items():
+            yield from (f"{topic}-{partition} [{start}, {end})" for start, end in ranges if start < end)

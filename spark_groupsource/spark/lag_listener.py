@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from spark_groupsource.errors import OffsetError, ReportsUnavailable
-from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.checkpoint.offset_log import left_behind, plan_of
+from spark_groupsource.errors import ReportsUnavailable
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.sink.batch_report import BatchReport, BatchReports
+from spark_groupsource.sink.batch_report import BatchReport, read_report
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from spark_groupsource.spark.durable_listener import DurableListener, progress_of
 
@@ -73,39 +73,24 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
     Args:
         progress: The progress as Spark's JSON.
     """
-    for source, plan in _plans_in(progress):
-        latest = source.get("latestOffset")
+    for source in progress.get("sources", ()):
+        end, latest = source.get("endOffset"), source.get("latestOffset")
+        if (plan := plan_of(end)) is None:
+            continue
         known = isinstance(latest, dict) and "offsets" in latest and "held" in latest
-        ends = _by_partition(latest["offsets"]) if known else {}
         yield LagSnapshot(
             query_id=progress["id"],
             run_id=progress["runId"],
             query_name=progress.get("name"),
             batch_id=progress["batchId"],
             timestamp=progress["timestamp"],
-            group=plan.group,
-            stream=plan.stream,
+            group=end["group"],
+            stream=plan[0],
             rows=source.get("numInputRows", 0),
-            lag=_behind(plan, ends) if known else None,
+            lag=left_behind(end, latest["offsets"]) if known else None,
             held=_by_partition(latest["held"]) if known else None,
             observed=progress.get("observedMetrics") or {},
         )
-
-
-def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
-    """Yield each of this package's sources in a query's progress, with the plan at which the micro-batch ends.
-
-    Args:
-        progress: The progress as Spark's JSON.
-    """
-    for source in progress.get("sources", ()):
-        end = source.get("endOffset")
-        if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
-            continue
-        try:
-            yield source, PlanOffset.parse(end, group)
-        except OffsetError:
-            continue  # another source's offset
 
 
 class LagListener(DurableListener):
@@ -145,7 +130,6 @@ class LagListener(DurableListener):
         self._warn_above = warn_above
         self._latest: Mapping[str, tuple[LagSnapshot, ...]] = MappingProxyType({})
         self._written: Mapping[str, BatchReport] = MappingProxyType({})
-        self._batch_reports = BatchReports()
         self._counters: ProgressCounters | None = None
         if registry is not None:
             from spark_groupsource.metrics.progress import ProgressCounters
@@ -191,7 +175,7 @@ class LagListener(DurableListener):
         """Read the sink's report on this micro-batch, if there is one, because the progress does not show which sink was used."""
         query = progress["id"]
         try:
-            report = self._batch_reports.read(progress["runId"])
+            report = read_report(progress["runId"])
         except ReportsUnavailable as unavailable:
             log.info("cannot read how many rows the sink has written: %s", unavailable)
             return
@@ -219,11 +203,6 @@ class LagListener(DurableListener):
 
 def _same_source(earlier: LagSnapshot, later: LagSnapshot) -> bool:
     return (earlier.group, earlier.stream) == (later.group, later.stream)
-
-
-def _behind(plan: PlanOffset, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    planned_to = {partition: ranges[-1].end for partition, ranges in plan.by_partition.items()}
-    return {partition: max(0, end - planned_to[partition]) for partition, end in ends.items() if partition in planned_to}
 
 
 def _by_partition(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:

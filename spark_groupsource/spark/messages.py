@@ -12,6 +12,9 @@ from contextlib import contextmanager
 
 from pyspark import TaskContext
 
+from spark_groupsource.errors import CheckpointUnreadable, OptionError, SchemaError
+from spark_groupsource.subject import FIELD, name_in_records
+
 log = logging.getLogger(__name__)
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
@@ -44,8 +47,6 @@ def log_to_stderr() -> None:
         OptionError: The value of the environment variable is not one of LEVELS.
     """
     from spark_groupsource.brokers.repeated_lines import RepeatFilter
-    from spark_groupsource.errors import OptionError
-    from spark_groupsource.subject import FIELD, name_in_records
 
     name_in_records()
     logger = logging.getLogger("spark_groupsource")
@@ -73,7 +74,6 @@ def query_of_checkpoint(location: str | None) -> str | None:
     if location is None:
         return None
     from spark_groupsource.checkpoint.files import CheckpointFiles
-    from spark_groupsource.errors import CheckpointUnreadable
 
     try:
         return CheckpointFiles(location).query_id()
@@ -90,11 +90,8 @@ def shown_alone() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
-        from spark_groupsource.errors import OptionError, SchemaError
-
-        if isinstance(error, OptionError | SchemaError):
-            os.environ[HIDE_TRACEBACK] = "true"
+    except (OptionError, SchemaError):
+        os.environ[HIDE_TRACEBACK] = "true"
         raise
 
 

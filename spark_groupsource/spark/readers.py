@@ -28,7 +28,7 @@ from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.messages import log_to_stderr, query_of_checkpoint, shown_alone, warn_of_blanks
-from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, RangePartition, TaskReader, in_task
+from spark_groupsource.spark.task import RangePartition, TaskReader, in_task
 from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ COLLECT_AFTER_OBJECTS = 50_000
 """The number of new objects after which Python's garbage collector runs. The default is 700 in Python 3.11."""
 
 
-class GroupKafkaStreamReader(DataSourceStreamReader):
-    """The reader for one run of one query. It joins the group when the query starts planning, and is pickled as a `TaskReader`.
+class _DriversReader:
+    """The parts that the driver's readers share. They are pickled as a `TaskReader`.
 
     Args:
         options: The options.
@@ -55,15 +55,30 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
         self._options = options
         self._fetch_settings = options.fetch_settings(columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return in_task, (self.task_reader(),)
+
+    def task_reader(self) -> TaskReader:
+        """Return the part of this reader that tasks need."""
+        return TaskReader(self._fetch_settings)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a task's records. On executors, Spark calls the `TaskReader` instead."""
+        return self.task_reader().read(partition)
+
+
+class GroupKafkaStreamReader(_DriversReader, DataSourceStreamReader):
+    """The reader for one run of one query. It joins the group when the query starts planning."""
+
+    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
+        super().__init__(options, columns)
         self._cycle: Cycle | None = None
         self._metrics: MetricsServer | None = None
         self._newest_plan: int | None = None
         self._newest_commit = -1
         self._stream_name: str | None = None
         self._query_id: str | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return in_task, (self.task_reader(),)
 
     @shown_alone()
     def initialOffset(self) -> dict[str, Any]:
@@ -95,14 +110,6 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
             )
             for task in tasks(ranges, *(plan.cut or (None, None)), plan.shared)
         ]
-
-    def task_reader(self) -> TaskReader:
-        """Return the part of this reader that tasks need."""
-        return TaskReader(self._fetch_settings)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's records. On executors, Spark calls the `TaskReader` instead."""
-        return self.task_reader().read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Record that `end` is in Spark's commit log."""
@@ -180,20 +187,8 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         return tally
 
 
-class GroupKafkaBatchReader(DataSourceReader):
-    """The reader for a batch query, which joins no group. It is pickled as a `BatchTaskReader`.
-
-    Args:
-        options: The options.
-        columns: The columns to read, or `None` for those of Spark's own Kafka source.
-    """
-
-    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
-        self._options = options
-        self._fetch_settings = options.fetch_settings(columns)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return in_task, (self.task_reader(),)
+class GroupKafkaBatchReader(_DriversReader, DataSourceReader):
+    """The reader for a batch query, which joins no group."""
 
     @shown_alone()
     def partitions(self) -> Sequence[InputPartition]:
@@ -205,15 +200,11 @@ class GroupKafkaBatchReader(DataSourceReader):
         log_to_stderr()
         warn_on_driver()
         warn_of_blanks(self._options.group_id)
-        return [BatchPartition(task.ranges, task.commit) for task in plan_batch(self._options)]
+        return [RangePartition(task.ranges, commit=task.commit) for task in plan_batch(self._options)]
 
-    def task_reader(self) -> BatchTaskReader:
-        """Return the part of this reader that tasks need."""
-        return BatchTaskReader(self._fetch_settings, self._options.group_id, self._options.client_settings())
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's records. On executors, Spark calls the `BatchTaskReader` instead."""
-        return self.task_reader().read(partition)
+    def task_reader(self) -> TaskReader:
+        """Return the part of this reader that tasks need, which includes what commits offsets."""
+        return TaskReader(self._fetch_settings, self._options.client_settings())
 
 
 class RefusedReader(DataSourceStreamReader):

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
 from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException
@@ -58,7 +57,7 @@ def register(spark: SparkSession) -> None:
     is_here = not type(spark).__module__.startswith("pyspark.sql.connect")
     if is_here:
         refuse_unsuitable(spark.sparkContext)
-    listen(spark)
+        listen(spark)
     if is_here and is_found(spark, GroupKafkaDataSource.name()):
         return
     try:
@@ -126,15 +125,6 @@ def active(spark: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-class Answer(NamedTuple):
-    """A Python's answer: its version, this package's version, and which packages are missing."""
-
-    python: tuple[int, int]
-    version: str | None
-    """This package's version in that Python."""
-    missing: tuple[str, ...]
-
-
 def refuse_unsuitable(context: SparkContext) -> None:
     """Raise an error if the Python for Spark's workers cannot run the source.
 
@@ -168,8 +158,8 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
         return None
     # Spark joins both values: a PYTHONPATH for the workers does not replace this process's own.
     added = (*path, *filter(None, [(environment or {}).get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
-    answer = _ask(program, tuple(sorted({**variables, "PYTHONPATH": os.pathsep.join(added)}.items())))
-    return None if answer is None else _trouble_in(answer, python if python == program else f"{python} ({program})", instead)
+    named = python if python == program else f"{python} ({program})"
+    return _trouble_with_answer(program, {**variables, "PYTHONPATH": os.pathsep.join(added)}, named, instead)
 
 
 def _instead_of(python: str) -> str:
@@ -184,36 +174,32 @@ def _instead_of(python: str) -> str:
     )
 
 
-def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:
-    ours = sys.version_info[:2]
-    if answer.missing:
-        return f"Spark's workers use {named}, which lacks {', '.join(answer.missing)}. {instead}, or install it there."
-    if answer.python != ours:
-        theirs = "{}.{}".format(*answer.python)
-        return (
-            f"Spark's workers use {named}, which is Python {theirs}, but this program is Python {ours[0]}.{ours[1]}. {instead}."
-        )
-    if answer.version != __version__:
-        return (
-            f"Spark's workers use {named}, which has version {answer.version} of spark_groupsource, but this program has "
-            f"{__version__}. {instead}, or install the same version there."
-        )
-    return None
+def _trouble_with_answer(program: str, environment: Mapping[str, str], named: str, instead: str) -> str | None:
+    """Ask a Python for its version and packages, and return why the source cannot work with it.
 
-
-def _ask(program: str, environment: tuple[tuple[str, str], ...]) -> Answer | None:
-    """Ask a Python for its packages. Return `None` if it does not answer in time, as on a slow network file system."""
+    Returns `None`, too, if there is no answer in time, as on a slow network file system.
+    """
     try:
         # Start it in this process's folder, which is then on its path, as Spark does.
         done = subprocess.run(
             [program, "-c", _ASKED],
-            env=dict(environment),
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=ANSWER_OF_A_PYTHON_S,
             check=True,
         )
         python, version, missing = json.loads(done.stdout)
-        return Answer((python[0], python[1]), version, tuple(missing))
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError):
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
         return None
+    if missing:
+        return f"Spark's workers use {named}, which lacks {', '.join(missing)}. {instead}, or install it there."
+    theirs, ours = (".".join(map(str, numbers[:2])) for numbers in (python, sys.version_info))
+    if theirs != ours:
+        return f"Spark's workers use {named}, which is Python {theirs}, but this program is Python {ours}. {instead}."
+    if version != __version__:
+        return (
+            f"Spark's workers use {named}, which has version {version} of spark_groupsource, but this program has "
+            f"{__version__}. {instead}, or install the same version there."
+        )
+    return None

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource as spark
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
 from spark_groupsource.errors import ReportsUnavailable, SinkError
-from spark_groupsource.sink.batch_report import BatchReport, BatchReports
+from spark_groupsource.sink.batch_report import BatchReport, write_report
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.spark.messages import log_to_stderr, query_of_checkpoint, query_of_task
 from spark_groupsource.spark.worker import PromptlyAcknowledged, ended_by_signals, freeze_imports, sees_the_end, whole
@@ -26,12 +26,15 @@ from spark_groupsource.subject import work_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_groupsource.sink.writing import Attempt
-
-log = logging.getLogger(__name__)
-
 ARROW_WRITERS = hasattr(spark, "DataSourceStreamArrowWriter")
 """Whether this Spark version passes Arrow batches to a writer, as versions since 4.1 do. Spark 4.0 passes rows."""
+
+if TYPE_CHECKING or ARROW_WRITERS:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+else:
+    DataSourceArrowWriter, DataSourceStreamArrowWriter = spark.DataSourceWriter, spark.DataSourceStreamWriter
+
+log = logging.getLogger(__name__)
 
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 
@@ -44,6 +47,12 @@ WRITING = "A task cannot write"
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 """The local properties of Spark jobs that contain the micro-batch and the query's run."""
+
+_NO_END = (
+    "A task cannot find out whether it was cancelled before its last row, because this platform starts Spark's Python workers "
+    "differently"
+)
+_NO_NUMBER = "This platform does not tell a task the number of its micro-batch"
 
 
 @dataclass
@@ -78,31 +87,35 @@ class _Writer(PromptlyAcknowledged):
         self._schema = schema
         self._checkpoint = checkpoint
 
-    def _write(self, batches: Iterator[pa.RecordBatch]) -> Done:
+    def write(self, iterator: Iterator[Any]) -> Done:
+        """Write one task's rows: record batches or, with Spark 4.0, rows."""
         from spark_groupsource.brokers.process_limits import limits_named
-        from spark_groupsource.sink.writing import write_at_least_once, write_once
+        from spark_groupsource.sink.writing import Attempt, write_at_least_once, write_once
 
         query = query_of_task() or ""
         self._speak_for(query)
         context = TaskContext.get()
         assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
-        run = _run_of(context)
+        # The platform may name the job group differently.
+        group = context.getLocalProperty(_RUN_ID) or ""
+        run = group if _RUN.fullmatch(group) else ""
+        batches: Iterator[pa.RecordBatch] = iterator if ARROW_WRITERS else self._batches(iterator)
         ended = sees_the_end()
         if ended is not None:
             batches = whole(batches, ended)
-        if self._settings.exactly_once:
-            if ended is None:
-                raise SinkError(
-                    "A task cannot find out whether it was cancelled before its last row, because this platform starts Spark's "
-                    "Python workers differently. So the sink cannot write exactly once here. No row of the task has been "
-                    "written. Set deliveryGuarantee=at-least-once."
-                )
-            attempt = _this_attempt(context)
-            with limits_named(WRITING), ended_by_signals():
-                report = write_once(self._settings, self._settings.names(attempt.query), attempt, batches)
-        else:
-            with limits_named(WRITING):
+        with limits_named(WRITING):
+            if not self._settings.exactly_once:
                 report = write_at_least_once(self._settings, batches)
+            else:
+                batch = context.getLocalProperty(_BATCH_ID)
+                if ended is None or batch is None or not query:
+                    raise SinkError(
+                        f"{_NO_END if ended is None else _NO_NUMBER}, so the sink cannot write exactly once here. No row of the "
+                        "task has been written. Set deliveryGuarantee=at-least-once."
+                    )
+                attempt = Attempt(int(batch), context.partitionId(), run, query, context.attemptNumber())
+                with ended_by_signals():
+                    report = write_once(self._settings, self._settings.names(query), attempt, batches)
         freeze_imports()
         return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
 
@@ -125,7 +138,13 @@ class _Writer(PromptlyAcknowledged):
             yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
-class _StreamWriter(_Writer):
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """The writer for a batch write."""
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """The writer for a micro-batch."""
+
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """Commit the driver's token once all tasks of the micro-batch have written, and report what they wrote.
 
@@ -143,7 +162,7 @@ class _StreamWriter(_Writer):
             tasks = Tasks(
                 len(messages),
                 written + skipped,
-                _topics_of(done),
+                tuple(sorted({topic for report in done for topic in report.topics})),
                 wrote=frozenset(report.task for report in done if report.written or report.skipped),
                 empty=frozenset(report.task for report in done if not report.written and not report.skipped and not report.left),
                 retried=frozenset(report.task for report in done if report.retried),
@@ -151,7 +170,10 @@ class _StreamWriter(_Writer):
             finish(self._settings, self._settings.names(done[0].query), batchId, done[0].run, tasks)
         commit_ms = round(1000 * max((report.commit_s for report in done), default=0.0))
         if done:
-            _report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
+            try:
+                write_report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
+            except ReportsUnavailable as unavailable:
+                log.info("micro-batch %d is not reported to a LagListener: %s", batchId, unavailable)
         if not_written:
             log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, not_written)
         log.info(
@@ -182,81 +204,6 @@ class _StreamWriter(_Writer):
         from spark_groupsource.sink.finishing import abort
 
         abort(self._settings, self._settings.names(query), unfinished)
-
-
-def _topics_of(done: Sequence[Done]) -> tuple[str, ...]:
-    return tuple(sorted({topic for report in done for topic in report.topics}))
-
-
-class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """Writes a micro-batch with Spark 4.0, which passes rows."""
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write one task's rows in a micro-batch."""
-        return self._write(self._batches(iterator))
-
-
-class RowWriter(_Writer, DataSourceWriter):
-    """Performs a batch write with Spark 4.0, which passes rows."""
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write one task's rows."""
-        return self._write(self._batches(iterator))
-
-
-if ARROW_WRITERS:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
-
-    class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-        """Writes a micro-batch with Spark 4.1 and later, which pass Arrow record batches."""
-
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-            """Write one task's rows in a micro-batch."""
-            return self._write(iterator)
-
-    class ArrowWriter(_Writer, DataSourceArrowWriter):
-        """Performs a batch write with Spark 4.1 and later, which pass Arrow record batches."""
-
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-            """Write one task's rows."""
-            return self._write(iterator)
-
-
-def stream_writer(settings: SinkSettings, schema: StructType, checkpoint: str | None) -> DataSourceStreamWriter:
-    """Return the writer for a micro-batch."""
-    return (ArrowStreamWriter if ARROW_WRITERS else RowStreamWriter)(settings, schema, checkpoint)
-
-
-def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter:
-    """Return the writer for a batch write."""
-    return ArrowWriter(settings, schema) if ARROW_WRITERS else RowWriter(settings, schema)
-
-
-def _report(report: BatchReport) -> None:
-    """Leave a report on the written rows for a `LagListener`."""
-    try:
-        BatchReports().write(report)
-    except ReportsUnavailable as unavailable:
-        log.info("micro-batch %d is not reported to a LagListener: %s", report.batch_id, unavailable)
-
-
-def _this_attempt(context: TaskContext) -> Attempt:
-    """Return the identity of this task attempt: its query, micro-batch, task and run."""
-    from spark_groupsource.sink.writing import Attempt
-
-    batch, query = context.getLocalProperty(_BATCH_ID), query_of_task()
-    if batch is None or query is None:
-        raise SinkError(
-            "This platform does not tell a task which micro-batch it belongs to, so the sink cannot write exactly once here. No "
-            "row of the task has been written. Set deliveryGuarantee=at-least-once."
-        )
-    return Attempt(int(batch), context.partitionId(), _run_of(context), query, context.attemptNumber())
-
-
-def _run_of(context: TaskContext) -> str:
-    """Return the query's runId, or an empty string if the platform names the job group differently."""
-    group = context.getLocalProperty(_RUN_ID) or ""
-    return group if _RUN.fullmatch(group) else ""
 
 
 def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:

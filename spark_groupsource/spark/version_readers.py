@@ -20,7 +20,6 @@ These versions run one micro-batch with Trigger.AvailableNow and Trigger.Once. T
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -122,7 +121,9 @@ class StartlessReader(GroupKafkaStreamReader):
         return super().partitions(start, end) if self._position.to_claim(start, end) else []
 
     def _warn_of_what_is_left(self, planned: JsonOffset) -> None:
-        unread = left_behind(planned, (self._running().report() or {}).get("offsets", {}))
+        from spark_groupsource.checkpoint.offset_log import left_behind
+
+        unread = sum(left_behind(planned, (self._running().report() or {}).get("offsets", {})).values())
         if unread:
             log.warning(
                 "maxOffsetsPerTrigger leaves %d offsets to the micro-batches after the first one of this run. With the triggers "
@@ -130,22 +131,3 @@ class StartlessReader(GroupKafkaStreamReader):
                 "To read everything, remove the option.",
                 unread,
             )
-
-
-def left_behind(planned: JsonOffset, ends: Mapping[str, Mapping[str, int]]) -> int:
-    """Return the number of offsets between the end of a plan and the ends of its partitions.
-
-    Args:
-        planned: A plan, as Spark stores it.
-        ends: The end offsets, by topic and partition.
-    """
-    planned_to = {
-        (topic, partition): bounds[-1][1]
-        for topic, partitions in planned["ranges"].items()
-        for partition, bounds in partitions.items()
-    }
-    return sum(
-        max(0, end - planned_to.get((topic, partition), end))
-        for topic, partitions in ends.items()
-        for partition, end in partitions.items()
-    )

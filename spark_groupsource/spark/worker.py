@@ -44,33 +44,25 @@ class PromptlyAcknowledged:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        descriptor = sparks_socket()
-        if descriptor is not None:
-            acknowledge(descriptor)
+        infile = _infile()
+        if isinstance(infile, BufferedReader):
+            acknowledge(infile.fileno())
 
 
-def sparks_socket() -> int | None:
-    """Return the descriptor from which Spark's worker reads the data that this thread unpickles, or `None` outside a worker.
+def _infile() -> Any:
+    """Return the file from which Spark's worker reads the data that this thread unpickles, or `None` outside a worker.
 
     Spark does not pass it to sources, but `pyspark.worker.main(infile, outfile)` is one of the callers on the stack. Other
     sockets in the process may belong to the user, so they are left alone.
     """
-    infile = _infile()
-    return infile.fileno() if isinstance(infile, BufferedReader) else None
-
-
-def _infile() -> Any:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_name == "main" and _is_worker(frame.f_globals):
+        # Without Spark's daemon (spark.python.use.daemon=false) the worker runs as a program: `python -m pyspark.worker`.
+        module, spec = frame.f_globals.get("__name__"), frame.f_globals.get("__spec__")
+        if frame.f_code.co_name == "main" and "pyspark.worker" in (module, getattr(spec, "name", None)):
             return frame.f_locals.get("infile")
         frame = frame.f_back
     return None
-
-
-def _is_worker(module: dict[str, Any]) -> bool:
-    # Without Spark's daemon (spark.python.use.daemon=false) the worker runs as a program: `python -m pyspark.worker`.
-    return "pyspark.worker" in (module.get("__name__"), getattr(module.get("__spec__"), "name", None))
 
 
 def sees_the_end() -> Callable[[], bool] | None:
@@ -78,8 +70,8 @@ def sees_the_end() -> Callable[[], bool] | None:
 
     The function waits until the JVM has sent the marker or shut down its end of the socket. It consumes nothing from the socket.
     """
-    infile = _infile()
-    peek: Callable[[int], bytes] | None = getattr(infile, "peek", None)
+    # Without Spark's daemon, it is not a BufferedReader.
+    peek: Callable[[int], bytes] | None = getattr(_infile(), "peek", None)
     if peek is None:
         return None
 

@@ -20,9 +20,9 @@ from spark_groupsource.cli.render import count
 from spark_groupsource.cli.visibility import NO_SUBSCRIPTION, visibility_of
 from spark_groupsource.errors import GroupKafkaError, NotAuthorized
 from spark_groupsource.partition import listed
-from spark_groupsource.sink.batch_size import SETTING, topic_limits, with_batch_size
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.topics import SETTING, topic_limits, with_batch_size
 from spark_groupsource.timeouts import CHECK_STEP_S
 
 _GROUPS_BEGIN = (

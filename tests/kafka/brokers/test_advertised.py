@@ -30,7 +30,7 @@ from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.sink.output_topic import refuse_missing
+from spark_groupsource.sink.topics import refuse_missing
 from spark_groupsource.sink.writing import Attempt, write_at_least_once, write_once
 from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S
 from tests.harness.proxy import Proxy

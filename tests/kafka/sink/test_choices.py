@@ -23,7 +23,7 @@ from spark_groupsource.errors import (
     TopicNotFound,
     WrittenElsewhere,
 )
-from spark_groupsource.sink.output_topic import refuse_missing
+from spark_groupsource.sink.topics import refuse_missing
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.sink_queries import LATER_RUN, RUN, Query

@@ -20,8 +20,8 @@ from spark_groupsource.brokers.client_pool import ClientPool
 from spark_groupsource.errors import InputIncomplete, RecordTooLarge
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import pure_producer, writing
-from spark_groupsource.sink.contract import Producer as SinkProducer
+from spark_groupsource.sink import producer, writing
+from spark_groupsource.sink.producer import Producer as SinkProducer
 from spark_groupsource.sink.writing import Report, write_at_least_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -37,7 +37,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Each producer in turn."""
     if request.param == "pure":
         unavailable = NativeUnavailable("the test asks for it")
-        monkeypatch.setattr(pure_producer, "why_unavailable", lambda: unavailable)
+        monkeypatch.setattr(producer, "why_unavailable", lambda: unavailable)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def made(workers: list[Worker], monkeypatch: pytest.MonkeyPatch) -> list[SinkPro
     made: list[SinkProducer] = []
 
     def make(*arguments: Any) -> SinkProducer:
-        made.append(pure_producer.make_producer(*arguments))
+        made.append(producer.make_producer(*arguments))
         return made[-1]
 
     monkeypatch.setattr(writing, "make_producer", make)

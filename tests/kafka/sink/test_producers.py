@@ -21,7 +21,7 @@ from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchRange, FetchSett
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import batch_size, pure_producer
+from spark_groupsource.sink import producer, topics
 from spark_groupsource.sink.writing import write_at_least_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -38,8 +38,8 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Each producer in turn, and its name. Nothing is known of any topic yet."""
     if request.param == "pure":
         unavailable = NativeUnavailable("the test asks for it")
-        monkeypatch.setattr(pure_producer, "why_unavailable", lambda: unavailable)
-    batch_size._kept.clear()
+        monkeypatch.setattr(producer, "why_unavailable", lambda: unavailable)
+    topics._kept.clear()
     return str(request.param)
 
 
@@ -99,7 +99,7 @@ def test_a_process_asks_once_for_a_topic(query: Query, monkeypatch: pytest.Monke
         clients.append(make_admin_client(settings, last_error))
         return clients[-1]
 
-    monkeypatch.setattr("spark_groupsource.sink.batch_size.make_admin_client", make)
+    monkeypatch.setattr("spark_groupsource.sink.topics.make_admin_client", make)
     for batch in range(3):
         query.write(batch, ["a"])
     assert len(clients) == 1

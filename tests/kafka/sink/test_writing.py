@@ -27,7 +27,7 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import contract, output_topic, pure_producer, token_store, writing
+from spark_groupsource.sink import producer, token_store, topics, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
 from spark_groupsource.spark.worker import ended_by_signals
@@ -45,7 +45,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Each producer in turn."""
     if request.param == "pure":
         unavailable = NativeUnavailable("the test asks for it")
-        monkeypatch.setattr(pure_producer, "why_unavailable", lambda: unavailable)
+        monkeypatch.setattr(producer, "why_unavailable", lambda: unavailable)
 
 
 WITH_ONE_CLIENT = pytest.mark.parametrize("client", ["native"], indirect=True)
@@ -87,18 +87,18 @@ def after_the_begin(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], No
 
 def after(step: str, monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
     pool().close_kept()
-    make = pure_producer.make_producer
+    make = producer.make_producer
 
-    def made(*arguments: Any) -> contract.Producer:
-        producer = make(*arguments)
-        call = getattr(producer, step)
+    def made(*arguments: Any) -> producer.Producer:
+        new = make(*arguments)
+        call = getattr(new, step)
 
         def interrupted(*more: Any) -> None:
             call(*more)
             raise_once()
 
-        monkeypatch.setattr(producer, step, interrupted)
-        return producer
+        monkeypatch.setattr(new, step, interrupted)
+        return new
 
     monkeypatch.setattr(writing, "make_producer", made)
 
@@ -257,7 +257,7 @@ def test_a_topic_that_the_brokers_create_is_written_to(
     cluster: Cluster, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The brokers of the tests create none: the topic appears while the task asks for it."""
-    monkeypatch.setattr(output_topic, "TOPIC_APPEARS_S", 60.0)
+    monkeypatch.setattr(topics, "TOPIC_ASKED_S", 60.0)
     name = f"{topic()}-appears"
     appears = threading.Timer(1, lambda: cluster.create_topic(name, 1))
     appears.start()

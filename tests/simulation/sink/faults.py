@@ -15,6 +15,7 @@ from spark_groupsource.errors import WriterFenced
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink import finishing, rules, writing
 from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.producer import retried
 from spark_groupsource.sink.rules import Choice, Plan
 from spark_groupsource.sink.token import BatchToken, Token, Written
 from spark_groupsource.sink.token_store import TokenStore
@@ -50,10 +51,10 @@ def replaced(place: Any, name: str, by: Any) -> Callable[[], AbstractContextMana
     return lambda: patch.object(place, name, by)
 
 
-def read_before_the_id_is_taken(self: Any, tokens: Any, topics: Any, rows: Any) -> Report:
-    token = tokens.read_task(self._attempt.task, topics)
-    with patch.object(tokens, "read_task", lambda *_: token):
-        return write(self, tokens, topics, rows)
+def read_before_the_id_is_taken(self: Any) -> Report:
+    token = self._tokens.read_task(self._attempt.task, self._rows.topics)
+    with patch.object(self._tokens, "read_task", lambda *_: token):
+        return write(self)
 
 
 def an_id_for_each_try(self: FakeProducer, timeout_s: float) -> None:
@@ -66,15 +67,15 @@ def token_after_the_rows(self: Any, rows: Any, _before: Written | None) -> Repor
     producer.begin_transaction()
     for each in rows:
         producer.write(each)
-    self._retried(producer.commit_transaction)
+    retried(producer, producer.commit_transaction, TRANSACTION_S)
     mark = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
     producer.begin_transaction()
-    self._retried(lambda left: producer.send_offset(self._id, TOPIC, mark.offset, mark.metadata(), left))
-    self._retried(producer.commit_transaction)
+    retried(producer, lambda left: producer.send_offset(self._id, TOPIC, mark.offset, mark.metadata(), left), TRANSACTION_S)
+    retried(producer, producer.commit_transaction, TRANSACTION_S)
     return Report(producer.written.rows)
 
 
-def lost_answer_is_a_yes(self: Any, step: Any, _most_s: float = 0.0) -> None:
+def lost_answer_is_a_yes(_producer: Any, step: Any, *_seconds: float) -> None:
     try:
         step(1.0)
     except KafkaException as failed:
@@ -82,13 +83,13 @@ def lost_answer_is_a_yes(self: Any, step: Any, _most_s: float = 0.0) -> None:
             raise
 
 
-def time_over_is_a_yes(self: Any, step: Any, _most_s: float = 0.0) -> None:
+def time_over_is_a_yes(_producer: Any, step: Any, *_seconds: float) -> None:
     deadline = Deadline(TRANSACTION_S, clock=clock)
     while not deadline.over:
         try:
             step(1.0)
         except KafkaException as failed:
-            if not self._passes(failed):
+            if not failed.args[0].retriable():
                 raise
         else:
             return
@@ -149,7 +150,7 @@ def may_continue_whatever_the_run(last: Token | None, batch: int, _run: str, cho
 @contextmanager
 def one_pool_for_all_queries() -> Iterator[None]:
     with ExitStack() as patches:
-        patches.enter_context(patch.object(writing, "_key", lambda *_: "producer"))
+        patches.enter_context(patch.object(writing, "digest", lambda _: "producer"))
         patches.enter_context(patch.object(writing, "may_continue", may_continue_whatever_the_run))
         yield
 
@@ -167,8 +168,8 @@ FAULTS = (
     Fault("each try has an id of its own", replaced(FakeProducer, "init_transactions", an_id_for_each_try)),
     Fault("offsets of open transactions are not waited for", replaced(Broker, "is_unstable", lambda *_: False), seed=34),
     Fault("the token is committed after the rows", replaced(writing._TaskWriter, "_write_transaction", token_after_the_rows)),
-    Fault("an answer that is lost is taken for a yes", replaced(writing._TaskWriter, "_retried", lost_answer_is_a_yes), seed=39),
-    Fault("time that is over is taken for a yes", replaced(writing._TaskWriter, "_retried", time_over_is_a_yes), seed=22),
+    Fault("an answer that is lost is taken for a yes", replaced(writing, "retried", lost_answer_is_a_yes), seed=39),
+    Fault("time that is over is taken for a yes", replaced(writing, "retried", time_over_is_a_yes), seed=22),
     Fault("fenced is taken for written", replaced(writing, "write_once", fenced_is_written)),
     Fault("the number of the micro-batch before", replaced(Token, "offset", property(lambda self: max(self.batch, 1)))),
     Fault("the driver's token is of the next micro-batch", replaced(BatchToken, "offset", property(lambda self: self.batch + 2))),

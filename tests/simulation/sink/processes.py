@@ -13,8 +13,9 @@ from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import token_store
-from spark_groupsource.sink.checksum import ANY_PARTITION, added, row_hash
+from spark_groupsource.sink.columns import ANY_PARTITION
 from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.pure_producer import added, row_hash
 from spark_groupsource.sink.token import Committed, Token, Written
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.steps import Steps, request

@@ -21,7 +21,7 @@ from spark_groupsource.errors import (
     WrittenElsewhere,
 )
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink import finishing, names, token_store, writing
+from spark_groupsource.sink import finishing, names, producer, token_store, writing
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.rules import Choice
 from spark_groupsource.sink.settings import SinkSettings
@@ -620,7 +620,7 @@ def simulated() -> Iterator[None]:
         for module in (writing, finishing):
             patches.enter_context(patch.object(module, "pool", lambda: Steps.here.steps.pool))
         patches.enter_context(patch.object(writing, "with_batch_size", lambda client, _topics: client))
-        for module in (writing, finishing, token_store):
+        for module in (writing, finishing, producer, token_store):
             patches.enter_context(patch.object(module, "Deadline", partial(Deadline, clock=clock, sleep=lambda _: None)))
         yield
 

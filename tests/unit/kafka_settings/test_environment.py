@@ -19,7 +19,8 @@ from spark_groupsource.kafka_settings.tables import NAMES, PER_HOST
 from spark_groupsource.kafka_settings.translation import translate
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink.pure_producer import PureProducer, make_producer
+from spark_groupsource.sink.producer import make_producer
+from spark_groupsource.sink.pure_producer import PureProducer
 from tests.support.fetching import NATIVE, warnings_of
 from tests.support.kafka_settings import refusal
 from tests.support.options import BASE

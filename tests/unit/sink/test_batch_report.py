@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from spark_groupsource.sink.batch_report import BatchReport, BatchReports
+from spark_groupsource.reports.private_folder import PrivateFolder
+from spark_groupsource.sink.batch_report import BatchReport, read_report, write_report
 
 RUN = "5d6d3b2e-2a3f-4c93-8f0a-1f6c8f1c7e55"
 REPORT = BatchReport(RUN, 7, written=100, skipped=3, commit_ms=42)
 
 
-def test_the_newest_report_of_a_run_comes_back(tmp_path: Path) -> None:
-    reports = BatchReports(tmp_path / "reports")
-    assert reports.read(RUN) is None
-    reports.write(BatchReport(RUN, 6, 1, 1, 1))
-    reports.write(REPORT)
-    assert BatchReports(tmp_path / "reports").read(RUN) == REPORT
-    assert reports.read(RUN.replace("5", "6")) is None
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the reports are."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return PrivateFolder().folder
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_newest_report_of_a_run_comes_back() -> None:
+    assert read_report(RUN) is None
+    write_report(BatchReport(RUN, 6, 1, 1, 1))
+    write_report(REPORT)
+    assert read_report(RUN) == REPORT
+    assert read_report(RUN.replace("5", "6")) is None
 
 
 @pytest.mark.parametrize(
@@ -36,16 +45,14 @@ def test_the_newest_report_of_a_run_comes_back(tmp_path: Path) -> None:
         b"[" * 500,
     ],
 )
-def test_what_is_no_report_is_none(tmp_path: Path, content: bytes) -> None:
-    reports = BatchReports(tmp_path / "reports")
-    reports.write(REPORT)
-    (tmp_path / "reports" / f"sink-{RUN}").write_bytes(content)
-    assert reports.read(RUN) is None
+def test_what_is_no_report_is_none(folder: Path, content: bytes) -> None:
+    write_report(REPORT)
+    (folder / f"sink-{RUN}").write_bytes(content)
+    assert read_report(RUN) is None
 
 
 @pytest.mark.parametrize("run", ["../../etc/passwd", "", "x" * 100])
-def test_a_name_that_is_no_run_is_neither_written_nor_read(tmp_path: Path, run: str) -> None:
-    reports = BatchReports(tmp_path / "reports")
-    reports.write(BatchReport(run, 1, 1, 1, 1))
-    assert reports.read(run) is None
-    assert not (tmp_path / "reports").exists()
+def test_a_name_that_is_no_run_is_neither_written_nor_read(folder: Path, run: str) -> None:
+    write_report(BatchReport(run, 1, 1, 1, 1))
+    assert read_report(run) is None
+    assert not folder.exists()

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_groupsource.sink.checksum import ANY_PARTITION, row_hash
+from spark_groupsource.sink.columns import ANY_PARTITION
+from spark_groupsource.sink.pure_producer import row_hash
 from tests.support.counted_rows import counted
 
 

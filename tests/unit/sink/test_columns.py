@@ -17,6 +17,9 @@ from tests.support.counted_rows import HEADERS, counted
 
 NESTED: Mapping[str, DataType] = {
     "headers": ArrayType(StructType().add("key", "string").add("value", "binary")),
+    "Headers": ArrayType(StructType().add("Key", StringType("UNICODE_CI")).add("VALUE", "binary", nullable=False), False),
+    "others": ArrayType(StructType().add("name", "string").add("value", "binary")),
+    "collated": StringType("UNICODE_CI"),
     "map": MapType(StringType(), BinaryType()),
 }
 
@@ -38,6 +41,7 @@ class TestColumns:
             "value binary, key string",
             "VALUE binary, topic string, partition integer, headers headers",
             "value string, offset long",
+            "value collated, topic collated, headers Headers",
         ],
     )
     def test_of_sparks_own_sink_are_accepted(self, ddl: str) -> None:
@@ -52,6 +56,7 @@ class TestColumns:
             ("value string, topic binary", "topic cannot be BINARY: it must be STRING"),
             ("value string, partition long", "partition cannot be BIGINT: it must be INT"),
             ("value string, headers map", "headers cannot be MAP"),
+            ("value string, headers others", "headers cannot be ARRAY<STRUCT<NAME:STRING,VALUE:BINARY>>: it must be ARRAY"),
         ],
     )
     def test_that_cannot_be_written_are_refused(self, ddl: str, said: str) -> None:

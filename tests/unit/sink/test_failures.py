@@ -15,8 +15,7 @@ from spark_groupsource.errors import (
     TopicNotFound,
     WriterFenced,
 )
-from spark_groupsource.sink.contract import Undelivered
-from spark_groupsource.sink.failures import failure, undelivered
+from spark_groupsource.sink.failures import Undelivered, failure, undelivered
 
 
 @pytest.mark.parametrize(

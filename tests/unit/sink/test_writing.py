@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink import writing
+from spark_groupsource.sink import producer as producers
 from spark_groupsource.sink.pure_producer import PureProducer
 from spark_groupsource.sink.writing import RememberedRows
+from spark_groupsource.timeouts import TRANSACTION_S
 
 
 @pytest.mark.parametrize("looks", range(1, 8))
@@ -24,16 +24,14 @@ def test_a_step_whose_outcome_stays_unknown_is_an_error_whenever_its_time_is_ove
     """A commit that got no answer must not pass for one that succeeded: its rows would be lost."""
     seen = itertools.count()
     clock = partial(Deadline, clock=lambda: 0.0 if next(seen) < looks else 1000.0, sleep=lambda _: None)
-    monkeypatch.setattr(writing, "Deadline", clock)
-    settings = SinkOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}, "stream").sink_settings("stream")
+    monkeypatch.setattr(producers, "Deadline", clock)
     producer = PureProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "t")
-    writer = writing._TaskWriter(settings, settings.producer, writing.Attempt(0, 0, "", "q"), "q-0", producer)
 
     def commit(_timeout_s: float) -> None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
 
     with pytest.raises(KafkaException, match="no answer"):
-        writer._retried(commit)
+        producers.retried(producer, commit, TRANSACTION_S)
     producer.close()
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
-from spark_groupsource.spark.task import BatchPartition, RangePartition
+from spark_groupsource.spark.task import RangePartition
 from tests.support.options import BASE
 
 # The folders of this package with what reads, and with what a process needs for its clients and log lines.
@@ -110,7 +110,7 @@ def test_a_worker_imports_only_what_reading_needs(batch: bool) -> None:
     schema = StructType([StructField("value", StringType())])
     nothing = FetchRange("orders", 0, 5, 5)
     reader: object = source.reader(schema) if batch else source.streamReader(schema)
-    partition = BatchPartition((nothing,), None) if batch else RangePartition((nothing,))
+    partition = RangePartition((nothing,))
 
     done = python(A_WORKER, pickle.dumps((reader, source, partition)).hex())
 

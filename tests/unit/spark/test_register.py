@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.spark import register
-from spark_groupsource.spark.register import NEEDED, Answer, _trouble_in, trouble_with
+from spark_groupsource.spark.register import NEEDED, trouble_with
 from spark_groupsource.version import __version__
 
 HERE = (sys.version_info[0], sys.version_info[1])
@@ -82,12 +83,19 @@ def test_another_version_of_the_package_is_named(bare: str, tmp_path: Path) -> N
     assert f"has version 0.0.1 of spark_groupsource, but this program has {__version__}. {INSTEAD}" in said
 
 
-def test_another_version_of_python_is_named() -> None:
-    said = _trouble_in(Answer((3, 9), __version__, ()), "/usr/bin/python3", INSTEAD)
-    assert said == (
-        f"Spark's workers use /usr/bin/python3, which is Python 3.9, but this program is Python {HERE[0]}.{HERE[1]}. {INSTEAD}."
+def answering(program: Path, python: list[int]) -> str:
+    """Write a program that gives the answer of such a Python, and return its path."""
+    program.write_text(f"#!/bin/sh\necho '{json.dumps([python, __version__, []])}'\n")
+    program.chmod(0o700)
+    return str(program)
+
+
+def test_another_version_of_python_is_named(tmp_path: Path) -> None:
+    other = answering(tmp_path / "other", [3, 9])
+    assert trouble_with(other) == (
+        f"Spark's workers use {other}, which is Python 3.9, but this program is Python {HERE[0]}.{HERE[1]}. {INSTEAD}."
     )
-    assert _trouble_in(Answer(HERE, __version__, ()), "/usr/bin/python3", INSTEAD) is None
+    assert trouble_with(answering(tmp_path / "same", list(HERE))) is None
 
 
 def test_a_program_that_does_not_exist_is_named() -> None:

@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.spark.sink_writers import Done, RowStreamWriter
+from spark_groupsource.spark.sink_writers import Done, StreamWriter
 
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "deliveryGuarantee": "at-least-once"}
 
@@ -26,7 +26,7 @@ def context() -> Iterator[TaskContext]:
 def test_a_task_reports_whether_it_was_tried_before(context: TaskContext, number: int) -> None:
     """The driver then asks for what the earlier try has written. Without rows a task needs no broker."""
     context._attemptNumber = number
-    writer = RowStreamWriter(SinkOptions.parse(GIVEN, "stream").sink_settings("stream"), StructType().add("value", "string"))
+    writer = StreamWriter(SinkOptions.parse(GIVEN, "stream").sink_settings("stream"), StructType().add("value", "string"))
     done = writer.write(iter(()))
     assert isinstance(done, Done)
     assert (done.task, done.retried) == (3, number > 0)

@@ -256,8 +256,8 @@ def test_a_batch_read_commits_nothing_where_the_log_was_cut_off_meanwhile(
     committed = {}
     for end in (90, READ_TO):
         group_id = f"batch-{end}"
-        reader = task.BatchTaskReader(fallen.using(fails=False), group_id, client)
-        parts = task.BatchPartition((fallen.range(40, 60), fallen.range(70, end)), end)
+        reader = task.TaskReader(fallen.using(fails=False, **{"group.id": group_id}), client)
+        parts = task.RangePartition((fallen.range(40, 60), fallen.range(70, end)), commit=end)
         assert _offsets(reader.read(parts)) == [*range(40, 60), *range(70, min(end, CUT_AT))]
         committed[end] = {partition.topic: commit for partition, commit in group.commits(group_id).items()}
     assert committed == {90: {fallen.topics[0]: Foreign(90)}, READ_TO: {}}

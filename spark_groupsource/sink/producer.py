@@ -1,42 +1,21 @@
-"""The interface of the producers that the sink's tasks use, native or pure Python."""
+"""The producers that the sink uses: their interface, the choice between the two, and the retries of a transaction's steps."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import pyarrow as pa
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers.login_trouble import is_refused
+from spark_groupsource.fetch.choice import warn_of_pure_python
+from spark_groupsource.native.libraries import why_unavailable
+from spark_groupsource.patience import Deadline
+from spark_groupsource.sink.native_producer import NativeProducer
+from spark_groupsource.sink.pure_producer import PureProducer
 from spark_groupsource.sink.token import Token, Written
-
-FULL_QUEUE_POLL_S = 0.005
-"""How long a full producer is polled before the next attempt. The pure Python producer is full when its queue is full, and the
-native one when it holds too many bytes."""
-
-FLUSH_S = (0.001, 0.1)
-"""How long the first and the longest `flush` call wait for deliveries. Between calls, the task checks for refused rows.
-
-Short first calls help the pure Python producer. It receives only failure reports, so librdkafka checks whether all rows have been
-delivered only every 10 ms and at the end of a call."""
-
-
-class Undelivered(NamedTuple):
-    """The first row that was not delivered."""
-
-    error: KafkaError
-    topic: str
-    partition: int
-    """-1: no partition had been chosen yet."""
-    size: int
-    """The size of the key, the value and the headers, in bytes."""
-
-
-class NotDelivered(Exception):
-    """A row was not delivered."""
-
-    def __init__(self, undelivered: Undelivered) -> None:
-        super().__init__(undelivered.error.str())
-        self.undelivered = undelivered
+from spark_groupsource.timeouts import TRANSACTION_S
 
 
 class Producer(Protocol):
@@ -127,3 +106,53 @@ class Producer(Protocol):
 
     def abandon(self) -> None:
         """Leak the producer in a forked child, where it must be neither used nor freed."""
+
+
+def make_producer(client: Mapping[str, str], topic: str | None) -> Producer:
+    """Create a native producer or, if this process has no native library, log a warning and create a pure Python one.
+
+    Args:
+        client: The finished settings.
+        topic: The topic for rows that do not name one.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
+    """
+    unavailable = why_unavailable()
+    if unavailable is None:
+        return NativeProducer(client, topic)
+    warn_of_pure_python(unavailable)
+    return PureProducer(client, topic)
+
+
+def retried(producer: Producer, step: Callable[[float], None], patience_s: float, try_s: float = TRANSACTION_S) -> None:
+    """Retry a step of a transaction while its outcome is unknown, as when coordinators move or brokers restart.
+
+    Args:
+        producer: The producer.
+        step: One of its methods, which takes the time that one try may take.
+        patience_s: How long to try, in seconds.
+        try_s: How long one try may take at most, in seconds.
+
+    Raises:
+        KafkaException: The step was refused, or there was no answer in time.
+    """
+    deadline = Deadline(patience_s)
+    refusals = 0
+
+    def passes(error: Exception) -> bool:
+        nonlocal refusals
+        if not isinstance(error, KafkaException) or not error.args[0].retriable():
+            return False
+        producer.note_errors()
+        if any(map(is_refused, producer.errors.values())):
+            refusals += 1
+            if refusals > 1:
+                return False
+            # A broker that is shutting down may interrupt a handshake, which looks like a refused login. So wait for a second
+            # refusal.
+            producer.errors.clear()
+        return True
+
+    deadline.retry(lambda: step(min(try_s, max(deadline.left, 1.0))), passes)

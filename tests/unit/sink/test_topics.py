@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groupsource.sink.batch_size import fitting
+from spark_groupsource.sink.topics import fitting
 
 
 class TestTheSizeOfBatches:

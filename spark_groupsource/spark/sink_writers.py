@@ -52,7 +52,7 @@ _NO_END = (
     "A task cannot find out whether it was cancelled before its last row, because this platform starts Spark's Python workers "
     "differently"
 )
-_NO_NUMBER = "This platform does not tell a task the number of its micro-batch"
+_NO_NUMBER = "This platform does not tell a task which micro-batch it belongs to"
 
 
 @dataclass

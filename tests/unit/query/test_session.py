@@ -75,7 +75,7 @@ class Run(Session):
         loss_watch = SimpleNamespace(just_deleted=self.just_deleted, deleted_ranges=self.deleted, warn=self.warned.extend)
         unused: Any = None
         super().__init__(
-            parse(assignmentTimeout=f"{patience_s:.0f}s", failOnDataLoss=str(fail)),
+            parse(assignmentTimeout=f"{patience_s:.0f}s", failOnDataLoss=str(fail), **{"handoff.drainTimeout": "1s"}),
             *(unused, unused, unused),
             cast(LossWatch, loss_watch),
             is_stopping=lambda _: False,

@@ -130,7 +130,7 @@ def _has_records(offset: Mapping[str, Any]) -> bool:
 
 
 def _put_steps_below(steps: Steps, stream: str) -> None:
-    """Build the cycle of this process, a query's runner, from parts with steps in them."""
+    """Build the cycle of this process, the runner of one query, from parts with steps in them."""
     closing = False
     """Whether the consumer's thread closes a plan that was reported as durable. Only that thread uses it."""
 
@@ -173,12 +173,12 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
 
 
 def _share_tasks() -> None:
-    """Make a task read all partitions with few records, as it does if there are many of them."""
+    """Have a task read all partitions with few records, as it does where there are many of them."""
     cycle.rule_of_sharing = functools.partial(rule_of_sharing, least=1)  # type: ignore[attr-defined]
 
 
 def _write_the_next_format() -> None:
-    """Make this process, a query's runner, write records with one more field and a higher version."""
+    """Make this process, the runner of one query, write records that have a field more and a higher version."""
 
     class NextFencedCommits(joining.FencedCommits):  # type: ignore[misc, name-defined]
         def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:

@@ -36,7 +36,7 @@ from tests.harness.command import prepared
 @click.option("--keep", is_flag=True, help="Keep the folder of every run, not only of those that failed.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
 def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, keep: bool, output: Path) -> None:
-    """Kill, pause and cut off real queries of one group, and count what reached their outputs."""
+    """Kill, pause and disconnect real queries in one group, and count the records that reached their outputs."""
     console = Console(width=150)
     begin = time.monotonic()
     results: list[Result] = []
@@ -65,7 +65,7 @@ def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, kee
 
 
 def _keep(result: Result, folder: Path) -> None:
-    """Copy the files of a run, without the outputs of earlier runs."""
+    """Copy a run's files, without the outputs of earlier runs."""
     target = folder / result.folder.name
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(result.folder, target)

@@ -1,4 +1,4 @@
-"""The cases: what happens to which query, and at which step. Each is a function of one run; the checker follows."""
+"""The cases: what happens to which query, and at which step. Each is a function of one run, which the checker judges."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def killed_at(run: Run, step: Step) -> None:
 
 
 def killed_before_confirmation(run: Run) -> None:
-    """Kill the driver when the next micro-batch begins: the group does not know that the last one is durable, or has just heard.
+    """Kill the driver when the next micro-batch begins, before or just after the group learns that the last one is durable.
 
-    With a way to learn of it the consumer's thread closes the claims, although the main thread is held.
+    If the runner can learn this between triggers, the consumer's thread closes the claims although the main thread is held.
     """
     a, _ = run.pair()
     a.hold_at(Step.BEFORE_CONFIRMATION)
@@ -63,7 +63,7 @@ def killed_before_confirmation(run: Run) -> None:
 
 
 def killed_before_closing(run: Run) -> None:
-    """Kill the driver between the word that a plan is durable and the commit that closes it, in a long trigger."""
+    """Kill the driver in a long trigger, between the report that a plan is durable and the commit that closes it."""
     a, b = run.stream("A", trigger=NO_OTHER_TRIGGER), run.stream("B")
     run.begin(b)
     a.arm(Step.BEFORE_CLOSING)
@@ -78,7 +78,7 @@ def killed_before_closing(run: Run) -> None:
 
 
 def stopped_between_triggers(run: Run) -> None:
-    """Stop a query as soon as its micro-batch is finished, and again while it waits for a trigger that does not come."""
+    """Stop a query as soon as its micro-batch is finished, and again while it is waiting for a trigger that does not come."""
     a = run.stream("A")
     run.feed()
     a.start_for_one_micro_batch()
@@ -97,7 +97,7 @@ def stopped_between_triggers(run: Run) -> None:
 
 
 def scaled_in(run: Run) -> None:
-    """Stop one of two queries between two triggers, for ever."""
+    """Stop one of two queries between two triggers, forever."""
     a, b = run.stream("A"), run.stream("B")
     run.feed()
     run.begin(a)
@@ -114,7 +114,7 @@ def scaled_in(run: Run) -> None:
 
 
 def drain_beside_a_long_trigger(run: Run) -> None:
-    """Start a query while another one is in its only micro-batch: what moves drains until that ends, and not longer."""
+    """Start a query while another one is in its only micro-batch: partitions that move drain until it ends, but no longer."""
     a, b = run.stream("A", {"handoff.drainTimeout": f"{LONG_DRAIN_S:.0f}s"}, trigger=NO_OTHER_TRIGGER), run.stream("B")
     run.feed()
     a.arm(Step.IN_TASK)
@@ -147,7 +147,7 @@ def drain_beside_a_long_trigger(run: Run) -> None:
 
 
 def strike(run: Run, stream: Stream, *, bystanders: bool = True) -> None:
-    """Kill the driver: with its runner, whose session then has to expire, or in each second run without it."""
+    """Kill the driver, together with its runner, whose session then has to expire. In every second run, the runner survives."""
     run.fault(stream, bystanders=bystanders)
     stream.kill(whole=run.number % 2 == 1)
 
@@ -181,7 +181,7 @@ def killed_in_replay(run: Run) -> None:
 
 
 def runner_killed(run: Run) -> None:
-    """Kill the runner alone; Spark fails the query."""
+    """Kill only the runner, so that Spark fails the query."""
     a, _ = run.pair()
     run.fault(a)
     a.signal_runner(signal.SIGKILL)
@@ -216,7 +216,7 @@ def runner_paused(run: Run) -> None:
 
 
 def zombie(run: Run, step: Step) -> None:
-    """Pause the runner right before it claims; it sends the claim when another stream owns the partitions."""
+    """Pause the runner right before it claims. It sends the claim when another stream owns the partitions."""
     a, _ = run.pair(PAUSABLE)
     a.hold_at(step, How.PAUSE)
     run.fault(a)
@@ -235,7 +235,7 @@ def come_back(run: Run, paused: Stream) -> None:
 
 
 def fenced_with_a_commit(run: Run, *, deferred: bool) -> None:
-    """Fence the member while the commit of a claim is held in the network, or waits for a coordinator."""
+    """Fence the member while a claim's commit is held up in the network, or is waiting for a coordinator."""
     a, _ = run.pair(proxied=True)
     a.hold_at(Step.IN_CLAIM_COMMIT)
     run.fault(a)
@@ -256,7 +256,7 @@ def fenced_with_a_commit(run: Run, *, deferred: bool) -> None:
 
 
 def connection_cut(run: Run, *, both_ways: bool) -> None:
-    """Let nothing through on A's connections to the coordinator; new ones replace them later."""
+    """Let nothing through on A's connections to the coordinator. New connections replace them later."""
     a, _ = run.pair(proxied=True)
     proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
     run.fault(a)
@@ -269,7 +269,7 @@ def connection_cut(run: Run, *, both_ways: bool) -> None:
 
 
 def revocation_lost(run: Run) -> None:
-    """Lose the answer that takes partitions from A when B joins: A keeps them until it notices, and B reads nothing till then."""
+    """Lose the response that takes partitions from A when B joins. Until A notices, it keeps them, and B reads nothing."""
     a, b = run.stream("A", proxied=True), run.stream("B")
     run.begin(a)
     proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
@@ -285,7 +285,7 @@ def revocation_lost(run: Run) -> None:
 
 
 def gain_lost(run: Run) -> None:
-    """Lose the answer that gives C what A has drained, after it has got B's share: nobody reads that until C notices."""
+    """Lose the response that gives C the partitions that A has drained. No stream reads them until C notices."""
     a, b = run.pair({"handoff.drainTimeout": f"{LONG_DRAIN_S:.0f}s"})
     c = run.stream("C", proxied=True)
     a.hold_at(Step.IN_TASK)
@@ -314,7 +314,7 @@ def broker_restarted(run: Run) -> None:
 
 
 def broker_killed(run: Run) -> None:
-    """Kill the coordinator's node, and restart it later. Until Kafka names another coordinator nobody can go on."""
+    """Kill the coordinator's node, and restart it later. Until Kafka names another coordinator, no query can continue."""
     a, b = run.pair()
     node = run.brokers.coordinator(run.group)
     run.fault(a, b)
@@ -351,7 +351,7 @@ def partitions_added(run: Run) -> None:
     """Add partitions to the topic while a driver is dead with a claim."""
     a, _ = run.pair()
     a.hold_at(Step.AFTER_CLAIM)
-    # With the classic protocol the rebalance for new partitions, and all commits, wait for the end of the dead one's session.
+    # With the classic protocol, the rebalance for new partitions, and all commits, wait until the dead member's session expires.
     strike(run, a, bystanders=run.protocol == "consumer")
     more = run.producer.partitions + 2
     client = run.brokers.client()
@@ -371,13 +371,13 @@ def standby_takes_over(run: Run) -> None:
     run.allow(FIRST_BATCH_S)
     run.until_recovered()
     a.start()
-    # A replays what is owed to it without a partition. The group learns of it when A owns one.
+    # A replays its owed ranges without a partition. The group learns of this when A owns one.
     run.until_members(2)
     run.finish(leaving=b)
 
 
 def available_now_beside_a_peer(run: Run) -> None:
-    """Run a query with Trigger.AvailableNow beside a live one: without a checkpoint, and again on its checkpoint."""
+    """Run a query with Trigger.AvailableNow next to a live one: with a new checkpoint, and again from that checkpoint."""
     # A reads less than is produced. Otherwise it may have read all that B is to read before B has its share.
     a, b = run.stream("A", {**PROMPT, "maxOffsetsPerTrigger": "80"}), run.stream("B", PROMPT, trigger=AVAILABLE_NOW)
     run.begin(a)
@@ -405,7 +405,7 @@ def scale_out_in_a_long_trigger(run: Run) -> None:
     a.arm(Step.AFTER_CLAIM, How.MARK)
     a.wait_at(Step.AFTER_CLAIM)
     run.fault(a, b)
-    # Without a way to learn that the micro-batch has ended, B's share waits for A's next trigger, too.
+    # If the runner cannot learn that the micro-batch has ended, B's share waits for A's next trigger, too.
     run.allow(LONG_TRIGGER_S if run.way in EARLY else 2 * LONG_TRIGGER_S)
     b.start()
     run.until_recovered()
@@ -414,7 +414,7 @@ def scale_out_in_a_long_trigger(run: Run) -> None:
 
 
 def topics_overlap_in_part(run: Run) -> None:
-    """Kill a stream that subscribes to a second topic. After its restart it owns partitions of that topic only."""
+    """Kill a stream that subscribes to a second topic. After its restart, it owns only partitions of that topic."""
     second = f"{run.topic}-second"
     run.brokers.create_topic(second, 2)
     a, b = run.stream("A", {**PROMPT, "subscribe": f"{run.topic},{second}"}), run.stream("B", PROMPT)
@@ -423,14 +423,14 @@ def topics_overlap_in_part(run: Run) -> None:
     strike(run, a)
     b.start()
     b.until_it_has_a_runner()
-    # Until here nobody was there to read, and B's first micro-batch is still to come.
+    # Until here, no stream was reading, and B's first micro-batch is still to come.
     run.held()
     run.allow(FIRST_BATCH_S)
     run.finish_with(a)
 
 
 def rolling_upgrade(run: Run) -> None:
-    """Run today's version beside the next one, whose records it cannot read, and kill the latter."""
+    """Run this version next to the next one, whose records it cannot read, and kill the latter."""
     a, b = run.stream("A"), run.stream("B")
     b.upgrade()
     run.begin(a)
@@ -444,7 +444,7 @@ def rolling_upgrade(run: Run) -> None:
     b.start()
     a.upgrade()
     a.start()
-    # Nobody reads until somebody starts both again.
+    # No stream reads until both are restarted.
     run.until_recovered()
     run.held()
     run.finish()

@@ -1,4 +1,4 @@
-"""Was every record read once, by the stream that had claimed it, and was no offset committed too early? Pure.
+"""Checks that every record was read once, by the stream that had claimed it, and that no offset was committed too early. Pure.
 
 lost, doubled, unknown   the outputs against what was produced
 not granted              a row in the output of a stream that was not granted it
@@ -23,7 +23,7 @@ from tests.harness.evidence import Evidence, Grant, Range, Sample
 
 @dataclass(frozen=True)
 class Verdict:
-    """`lost` and `doubled` count records; `violations` are sentences, and none of them means that all is well."""
+    """`lost` and `doubled` count records. `violations` has sentences, and is empty if all is well."""
 
     records: int
     lost: int
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def check(evidence: Evidence, *, drained: bool = True) -> Verdict:
-    """Check the evidence of a run; records that are missing before it was drained may still arrive."""
+    """Check a run's evidence. Records that are missing before the group was drained may still arrive."""
     account = Account()
     for name, rows in evidence.outputs.items():
         account.add(name, rows)
@@ -103,7 +103,7 @@ def _ahead(evidence: Evidence) -> Iterator[str]:
 
 
 def _durable_up_to(claimed: Sequence[tuple[Range, str, int]], sample: Sample) -> int:
-    """Return the first offset that no plan in a commit log has read; `claimed` is in the order of offsets."""
+    """Return the first offset that no plan in a commit log has read. `claimed` is in offset order."""
     reached = 0
     newest: Mapping[str, int] = sample.newest
     for offsets, stream, plan in claimed:

@@ -1,8 +1,8 @@
-"""`make chaos-cluster`: a standalone cluster with two workers copies a live topic into files and into a topic, and is struck.
+"""`make chaos-cluster`: a standalone cluster copies a live topic into files and a topic while its processes are killed.
 
 Executors, workers, Python daemons and Python workers are killed at random, and executors and workers are decommissioned, with
-speculation and a shuffle before each sink. Half of the time executors come and go by dynamic allocation. At the end each record
-is in the files and in the topic once, and no query has ended.
+speculation and a shuffle before each sink. Half of the time, dynamic allocation adds and removes executors. At the end, each
+record must be in the files and in the topic once, and no query may have ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.group_offsets import end_offsets
 
 
 def files_of(folder: Path) -> Copy:
-    """Return what the query into files has written."""
+    """Return the files that the query into files has written."""
     copy = Copy()
     for file in committed_files(folder / FILES):
         for value in pq.read_table(file, columns=["value"], partitioning=None).column("value").to_pylist():
@@ -40,7 +40,7 @@ def files_of(folder: Path) -> Copy:
 
 
 def attempts_of(folder: Path) -> Attempts:
-    """Return what the event logs of all drivers say. The last line of a driver that was killed may be cut."""
+    """Return the attempts from all drivers' event logs. The last line from a killed driver may be truncated."""
     logs = sorted((folder / EVENTS).rglob("events_*"))
     return attempts(line for log in logs for line in log.read_text().splitlines() if line.endswith("}"))
 

@@ -1,4 +1,4 @@
-"""The processes of `make chaos-cluster`: a standalone master, two workers and a driver, and what is done to them."""
+"""Controls the processes of `make chaos-cluster`: a standalone master, two workers and a driver."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ STOP_LIMIT_S = 180.0
 
 
 class Processes:
-    """All of them. Only the thread of the strikes uses this.
+    """All processes. Only the strikes' thread uses this.
 
     Args:
-        brokers: Where the driver's queries read and write.
-        folder: Has the logs, the checkpoints and the files.
-        chance: Chooses what is struck.
+        brokers: where the driver's queries read and write.
+        folder: has the logs, the checkpoints and the files.
+        chance: chooses what is struck.
     """
 
     def __init__(self, brokers: Cluster, folder: Path, chance: random.Random) -> None:
@@ -60,14 +60,14 @@ class Processes:
         self._folder = folder
         self._chance = chance
         self._started = 0
-        # Otherwise the master gives the program up when its executors have died ten times.
+        # Otherwise, the master gives up the program when its executors have failed ten times.
         self._master, self._address = start_master(folder, "-Dspark.deploy.maxExecutorRetries=-1", {MARK: "master"})
         self._workers: dict[str, SparkProcess] = {}
         self._drivers: list[SparkProcess] = []
         self.keep_running()
 
     def keep_running(self) -> None:
-        """Start the workers that do not run."""
+        """Start the workers that are not running."""
         for host in HOSTS:
             if host not in self._workers or self._workers[host].ended:
                 if host in self._workers:
@@ -77,14 +77,14 @@ class Processes:
                 self._workers[host] = start_worker(f"worker-{self._started}", self._folder, self._address, CORES, host, more)
 
     def begin(self, case: str) -> None:
-        """Start the driver, on the checkpoints of an earlier one."""
+        """Start the driver, from an earlier driver's checkpoints."""
         settings = [f"{name}={value}" for name, value in CASES[case].items()]
         command = [sys.executable, cluster_program.__file__, self._address, self._servers, *settings]
         self._drivers.append(SparkProcess(f"driver-{len(self._drivers)}", self._folder, command, {MARK: "driver"}))
         self.until(lambda: self._drivers[-1].log().count(STARTED) == 2, STOP_LIMIT_S)
 
     def stop(self) -> None:
-        """Have the driver stop its queries, and wait for its end."""
+        """Make the driver stop its queries, and wait until it has ended."""
         (self._folder / f"{cluster_program.NAME}.stop").touch()
         self.until(lambda: self._drivers[-1].ended, STOP_LIMIT_S)
 
@@ -99,7 +99,7 @@ class Processes:
         return self._drivers[-1].ended
 
     def until(self, condition: Callable[[], bool], limit_s: float) -> bool:
-        """Wait for a condition while the workers are kept running, and return whether it came true before the driver ended."""
+        """Wait for a condition while keeping the workers running. Return whether it came true before the driver ended."""
         for _ in Deadline(limit_s).attempts(0.1):
             self.keep_running()
             if condition():
@@ -126,7 +126,7 @@ class Processes:
         return strike._replace(end=time.monotonic())
 
     def close(self) -> list[str]:
-        """Kill all, and return what is left after that."""
+        """Kill all processes, and return those that are left."""
         for process in [*self._drivers, *self._workers.values(), self._master]:
             process.close()
         for _ in Deadline(DRAINED_LIMIT_S).attempts(0.2):
@@ -164,7 +164,7 @@ def _workers(processes: Mapping[int, str]) -> list[int]:
 
 
 def _python(processes: Mapping[int, str], *, daemons: bool) -> list[int]:
-    """Return the daemons that executors have started, or the workers that these have forked."""
+    """Return the daemons that executors have started, or the workers that the daemons have forked."""
     found = [pid for pid, command in processes.items() if "pyspark.daemon" in command]
     return [pid for pid in found if (_parent(pid) in found) != daemons]
 

@@ -2,7 +2,8 @@
 
 python cluster_program.py MASTER SERVERS [NAME=VALUE...]
 
-The settings are Spark's, beside those of all cases. A file `driver.stop` in its folder ends it, and so does the end of a query.
+The settings are Spark's, in addition to those of all cases. A `driver.stop` file in its folder ends the program, and so does the
+end of a query.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SETTINGS = {
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.speculation": "true",
     "spark.speculation.task.duration.threshold": "3s",
-    # A strike comes every few seconds. One task or stage may be hit again and again, and that is no fault of the source.
+    # A strike comes every few seconds, so one task or stage may be hit repeatedly, which is not the source's fault.
     "spark.task.maxFailures": "100",
     "spark.stage.maxConsecutiveAttempts": "100",
     "spark.shuffle.io.retryWait": "1s",
@@ -66,7 +67,7 @@ def slow_at_first(rows: Rows) -> Rows:
 
 
 def start(spark: SparkSession, servers: str, name: str) -> StreamingQuery:
-    """Start the query into files, or the one into a topic. Each has a group of its own."""
+    """Start the query into files, or the one into a topic. Each has its own group."""
     orders = (
         spark.readStream.format("groupkafka")
         .option("kafka.bootstrap.servers", servers)
@@ -89,7 +90,7 @@ def start(spark: SparkSession, servers: str, name: str) -> StreamingQuery:
 
 
 def main() -> int:
-    """Run until a command ends the queries, or one of them ends by itself."""
+    """Run until a command ends the queries, or one of them ends on its own."""
     master, servers, *more = sys.argv[1:]
     (Path.cwd() / EVENTS).mkdir(exist_ok=True)
     settings: dict[str, bool | float | int | str | None] = {

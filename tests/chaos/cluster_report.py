@@ -1,4 +1,4 @@
-"""What a run of `make chaos-cluster` has shown: its lines, and what was wrong. Pure."""
+"""Reports a run of `make chaos-cluster`: its lines and its violations. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.chaos.visible import Copy, Strike
 
 
 class Attempts(NamedTuple):
-    """What Spark has done, by its own event log."""
+    """Spark's attempts, according to its own event log."""
 
     executors: int = 0
     tasks: int = 0
@@ -21,7 +21,7 @@ class Attempts(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What was seen."""
+    """The observations of a run."""
 
     kinds: Sequence[str]
     strikes: Sequence[Strike]
@@ -38,7 +38,7 @@ class Run(NamedTuple):
 
 
 def attempts(events: Iterable[str]) -> Attempts:
-    """Count what the lines of Spark's event logs have."""
+    """Count the attempts in the lines of Spark's event logs."""
     found: Counter[str] = Counter()
     for line in events:
         event = json.loads(line)
@@ -54,7 +54,7 @@ def attempts(events: Iterable[str]) -> Attempts:
 
 
 def lines(run: Run) -> Iterator[str]:
-    """Yield what is printed of a run."""
+    """Yield the lines that are printed for a run."""
     counts = Counter(strike.kind for strike in run.strikes)
     for kind in run.kinds:
         yield f"  {kind:24} {counts[kind]:3}"
@@ -67,7 +67,7 @@ def lines(run: Run) -> Iterator[str]:
 
 
 def violations(run: Run) -> list[str]:
-    """Return what was wrong, as sentences; none of them means that all is well."""
+    """Return the violations as sentences, or nothing if all is well."""
     found = []
     for name, copy in (("files", run.files), ("the topic", run.topic)):
         for what, numbers in (("lost", copy.lost(run.sent)), ("doubled", copy.doubled())):

@@ -1,7 +1,7 @@
-"""`make chaos-sink`: two queries of one group copy a live topic into another, and are struck at random, as are the brokers.
+"""`make chaos-sink`: two queries in one group copy a live topic into another, while they and the brokers are struck at random.
 
-A reader of committed records looks all the time: no part of a task is ever visible, and the reader never waits for longer than a
-strike and 10 s. At the end each record is there once.
+A `read_committed` consumer reads all the time: it must never see a part of a task, and never wait longer than a strike and 10 s.
+At the end, each record must be in the output once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Bursts(threading.Thread):
         self.sent = 0
 
     def run(self) -> None:
-        """Send a burst whenever the last but one is copied."""
+        """Send a burst whenever the last but one has been copied."""
         producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, "log_level": 2, "linger.ms": 20})
         while not self._ends.wait(0.1):
             if self.sent - self._reader.copy.seen <= BURST:
@@ -56,13 +56,13 @@ class Bursts(threading.Thread):
         producer.flush()
 
     def finish(self) -> None:
-        """Have it end, and wait for the brokers to have all."""
+        """Stop, and wait until the brokers have all records."""
         self._ends.set()
         self.join()
 
 
 def order_of(kinds: Sequence[str], chance: random.Random) -> Iterator[str]:
-    """Yield the kinds in a random order, again and again: each as often as any other."""
+    """Yield the kinds in random order without end, each as often as the others."""
     while True:
         yield from chance.sample(kinds, len(kinds))
 
@@ -89,7 +89,7 @@ def play(cluster: Cluster, folder: Path, kinds: Sequence[str], minutes: float, e
                 click.echo(f"{strike.end - over + 60 * minutes:6.1f} s: {strike.kind} of {strike.struck}", err=True)
         bursts.finish()
         queries.until(lambda: reader.copy.seen == bursts.sent, END_LIMIT_S)
-        # What is written twice may come last, and whatever was begun has to end.
+        # Duplicates may come last, and every open transaction must be closed.
         queries.until(lambda: not offsets.stable, LAST_LOOK_S)
     finally:
         queries.close()
@@ -122,7 +122,7 @@ def play(cluster: Cluster, folder: Path, kinds: Sequence[str], minutes: float, e
 @click.option("--every", default=6.0, show_default=True, help="Seconds between two strikes, on average.")
 @click.option("--strikes", "kinds", type=click.Choice(list(KINDS)), multiple=True, help="Only these kinds.")
 def main(minutes: float, seed: int, nodes: str, every: float, kinds: Sequence[str]) -> None:
-    """Strike, wait for the rest to be copied, and judge what readers of committed records saw."""
+    """Strike, wait for the rest to be copied, and judge what `read_committed` consumers saw."""
     chosen = [kind for kind in KINDS if kind in (kinds or KINDS) and (nodes == "3" or kind != BROKER_KILLED)]
     folder = Path(tempfile.mkdtemp(prefix="groupkafka-copying-"))
     with Cluster(nodes=int(nodes)) as cluster:

@@ -2,8 +2,8 @@
 
 python copying_program.py NAME SERVERS CORES PROCESS AGAIN
 
-NAME is of the query and its checkpoint. Files whose names begin with PROCESS are commands to this process alone. With AGAIN=yes a
-query that has failed is started again in this process; otherwise the process ends with it.
+NAME is the name of the query and its checkpoint. Files whose names begin with PROCESS are commands to this process only. With
+AGAIN=yes, a query that has failed is restarted in this process. Otherwise, the process ends with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOO_LARGE = 2_000_000
 
 
 def marked(name: str, folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what a task does with its rows. The strikes `failing-row` and `failing-try` are files that one task finds."""
+    """Return the function for a task's rows. The strikes `failing-row` and `failing-try` are files that one task finds."""
     large, once = folder / f"{name}.large", folder / f"{name}.once"
 
     def mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ def marked(name: str, folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iter
         mine = folder / f"{name}.large-{task.batch}-{task.number}"
         rows = 0
         for each in batches:
-            # Whoever renames it first fails, in each of its tries.
+            # The task that renames it first fails, in each of its attempts.
             with contextlib.suppress(FileNotFoundError):
                 large.rename(mine)
             if mine.exists():
@@ -67,7 +67,7 @@ def marked(name: str, folder: Path) -> Callable[[Iterator[pa.RecordBatch]], Iter
 
 
 def start(spark: SparkSession, name: str, servers: str) -> StreamingQuery:
-    """Start the query, or start it again."""
+    """Start or restart the query."""
     orders = (
         spark.readStream.format("groupkafka")
         .option("kafka.bootstrap.servers", servers)
@@ -93,7 +93,7 @@ def start(spark: SparkSession, name: str, servers: str) -> StreamingQuery:
 
 
 def report(query: StreamingQuery) -> bool:
-    """Print with what error a query has ended, if there is one."""
+    """Print the error with which a query has failed, if any."""
     error = query.exception()
     if error is None:
         return False
@@ -102,7 +102,7 @@ def report(query: StreamingQuery) -> bool:
 
 
 def taken(process: str, command: str) -> bool:
-    """Return whether there is such a command; it is taken by that."""
+    """Take a command, and return whether there was one."""
     try:
         os.unlink(f"{process}.{command}")
     except FileNotFoundError:

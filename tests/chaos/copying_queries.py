@@ -1,4 +1,4 @@
-"""The processes of the queries of `make chaos-sink`: each query is started again whenever it has ended."""
+"""Controls the queries' processes in `make chaos-sink`. A query that has ended is restarted."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class Running:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended by itself, or was killed."""
+        """Whether the process has ended on its own, or was killed."""
         return self._process.ended
 
     @property
     def starts(self) -> int:
-        """How often it has started its query."""
+        """How often the process has started its query."""
         return self._process.log().count(copying_program.STARTED)
 
     @property
     def errors(self) -> list[str]:
-        """What its query has failed with: the name of this package's error, or else the beginning of Spark's."""
+        """The errors with which its query has failed: the name of this package's error, or else the beginning of Spark's."""
         return [_name_of(text) for text in _FAILED.findall(self._process.log())]
 
     def command(self, what: str, limit_s: float) -> bool:
-        """Give it a command, and wait until it is taken. False: it was not."""
+        """Send a command, and return whether it was taken."""
         file = self._folder / f"{self.name}.{what}"
         file.touch()
         for _ in Deadline(limit_s).attempts(0.02):
@@ -65,7 +65,7 @@ class Running:
         return False
 
     def kill(self, of: str, chance: random.Random) -> bool:
-        """Kill a process of it with SIGKILL: the driver's JVM, or a Python worker. False: there is none."""
+        """Kill the driver's JVM or a Python worker with SIGKILL. Return whether there was one."""
         processes = processes_with(f"{MARK}={self.name}\0")
         drivers = [pid for pid, command in processes.items() if "java" in command.partition(" ")[0]]
         workers = [pid for pid, command in processes.items() if "pyspark.daemon" in command]
@@ -88,7 +88,7 @@ def _name_of(error: str) -> str:
 
 
 class Queries:
-    """The two queries. Only the thread of the strikes uses this."""
+    """The two queries. Only the strikes' thread uses this."""
 
     def __init__(self, cluster: Cluster, folder: Path, chance: random.Random) -> None:
         self._servers = cluster.bootstrap_servers
@@ -101,7 +101,7 @@ class Queries:
         self.cores = dict.fromkeys(NAMES, 2)
 
     def keep_running(self) -> None:
-        """Start those that do not run."""
+        """Start the queries that are not running."""
         for name in NAMES:
             if name not in self._current or self._current[name].ended:
                 if name in self._current:
@@ -109,24 +109,24 @@ class Queries:
                 self._current[name] = self.start(name, again=self._chance.random() < 0.5)
 
     def start(self, name: str, *, again: bool) -> Running:
-        """Start a process of a query, even if there is one."""
+        """Start a query's process, even if it already has one."""
         self._started[name] += 1
         running = Running(f"{name}-{self._started[name]}", self._folder, self._servers, self.cores[name], again=again)
         self._all.append(running)
         return running
 
     def current(self, name: str) -> Running:
-        """Return the process that runs a query, or did until now."""
+        """Return the process that runs a query, or ran it last."""
         return self._current[name]
 
     def contested(self, name: str, stays: Running, ended: Running) -> None:
-        """Take note that two processes have run a query at once, and which of them stays."""
+        """Note that two processes have run a query at the same time, and which of them remains."""
         self._contested |= {stays.name, ended.name}
         ended.close()
         self._current[name] = stays
 
     def until(self, condition: Callable[[], bool], limit_s: float) -> bool:
-        """Wait for a condition while the queries are kept running, and return whether it came true."""
+        """Wait for a condition while keeping the queries running. Return whether it came true."""
         for _ in Deadline(limit_s).attempts(LOOK_EVERY_S):
             self.keep_running()
             if condition():
@@ -140,7 +140,7 @@ class Queries:
 
     @property
     def errors(self) -> Counter[str]:
-        """What the queries have failed with; a star marks what a second driver may be the reason of."""
+        """The errors with which the queries have failed. A star marks those that a second driver may have caused."""
         return Counter(error + CONTESTED * (each.name in self._contested) for each in self._all for error in each.errors)
 
     def close(self) -> None:

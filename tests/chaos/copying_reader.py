@@ -1,4 +1,4 @@
-"""Who watches while the topic is copied: a reader of committed records, and one that asks for the last stable offsets."""
+"""Watches while the topic is copied: one thread reads committed records, and another asks for the last stable offsets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _offset(answer: Future[Any]) -> int | None:
 
 
 class Watcher(threading.Thread):
-    """A thread that looks until it is told to end. What it fails with is kept: the run fails with it, too."""
+    """A thread that watches until it is stopped. Its error is kept, and makes the run fail, too."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         super().__init__(daemon=True)
@@ -56,13 +56,13 @@ class Watcher(threading.Thread):
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Have it end, and wait for that."""
+        """Stop the thread, and wait until it has ended."""
         self._ends.set()
         self.join(60)
 
 
 class CommittedReader(Watcher):
-    """Reads what is visible with `isolation.level=read_committed`, all the time."""
+    """Keeps reading what is visible with `isolation.level=read_committed`."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         super().__init__(cluster, topic, partitions)
@@ -90,7 +90,7 @@ class CommittedReader(Watcher):
                         self.copy.add((message.value() or b"").decode())
                     elif error.code() == KafkaError._PARTITION_EOF:
                         at_end.add(message.partition())
-                    # Any other error is of a broker that is down: librdkafka goes on by itself.
+                    # Any other error comes from a broker that is down: librdkafka continues on its own.
                 if len(at_end) == len(self._partitions):
                     self.copy.look(time.monotonic())
         finally:
@@ -98,7 +98,7 @@ class CommittedReader(Watcher):
 
 
 class StableOffsets(Watcher):
-    """Samples how far readers of committed records can read, and how far the topic goes."""
+    """Samples how far `read_committed` consumers can read, and where the topic ends."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         super().__init__(cluster, topic, partitions)
@@ -122,12 +122,13 @@ class StableOffsets(Watcher):
                 if stable_offset is not None and end is not None:
                     self._sample(partition, stable_offset, end)
             if any(None in offsets for offsets in answers.values()):
-                # A client that has lost a leader may fail for longer than the brokers need. A new one finds the leaders anew.
+                # A client that has lost a leader may fail for longer than the brokers need. A new client looks up the leaders
+                # again.
                 admin = quiet_client(self._servers)
             self._note_blind()
 
     def _note_blind(self) -> None:
-        """Keep since when a partition was not sampled. Its last stable offset may stand still."""
+        """Note since when a partition has not been sampled, because its last stable offset may be stuck."""
         now = time.monotonic()
         for partition in self._partitions:
             at = self._sampled.setdefault(partition, now)
@@ -144,7 +145,7 @@ class StableOffsets(Watcher):
             self.stable.pop(partition, None)
 
     def writing(self) -> set[str]:
-        """Return the queries that have written rows that are not visible."""
+        """Return the queries that have written rows that are not visible yet."""
         above = dict(self.stable)
         if not above:
             return set()

@@ -1,4 +1,4 @@
-"""What a run of `make chaos-sink` has shown: its lines, and what was wrong. Pure."""
+"""Reports a run of `make chaos-sink`: its lines and its violations. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONTESTED = "*"
 
 
 class Run(NamedTuple):
-    """What was seen."""
+    """The observations of a run."""
 
     kinds: Sequence[str]
     """The kinds of strikes that were chosen."""
@@ -50,17 +50,17 @@ class Run(NamedTuple):
     """What the harness itself did wrong."""
 
     def waited(self, still: StandStill | Part) -> float:
-        """Return for how long it lasted while no strike was on."""
+        """Return for how long it lasted outside strikes."""
         return outside(still.begin, still.end, self.strikes)
 
     def after(self, still: StandStill | Part) -> str:
-        """Return what it followed."""
+        """Return the strike that it followed."""
         strike = struck_before(still.begin, still.end, self.strikes)
         return "no strike" if strike is None else f"{strike.kind} of {strike.struck}"
 
 
 def lines(run: Run) -> Iterator[str]:
-    """Yield what is printed of a run."""
+    """Yield the lines that are printed for a run."""
     counts = Counter(strike.kind for strike in run.strikes)
     for kind in run.kinds:
         after = [run.waited(still) for still in run.stills if run.after(still).startswith(f"{kind} ")]
@@ -83,7 +83,7 @@ def lines(run: Run) -> Iterator[str]:
 
 
 def violations(run: Run) -> list[str]:
-    """Return what was wrong, as sentences; none of them means that all is well."""
+    """Return the violations as sentences, or nothing if all is well."""
     return [
         *(f"lost: {some(run.copy.lost(run.sent))}" for _ in run.copy.lost(run.sent)[:1]),
         *(f"doubled: {some(run.copy.doubled())}" for _ in run.copy.doubled()[:1]),
@@ -113,5 +113,5 @@ def _is_refusal(error: str) -> bool:
 
 
 def some(numbers: Sequence[int]) -> str:
-    """Return how many records these are, and the first ones."""
+    """Return the number of these records, and the first ones."""
     return f"{len(numbers)} records, the first ones {list(numbers[:5])}"

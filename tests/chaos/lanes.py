@@ -1,4 +1,4 @@
-"""Which lane plays which runs: two lanes side by side, each with a cluster and warm Sparks. Most of a run is waiting."""
+"""Distributes the runs to two parallel lanes, each with a cluster and warm Sparks, because most of a run is waiting."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Result:
 
 
 def jobs(cases: Iterable[Case], rounds: int, ways: Collection[Way]) -> deque[Job]:
-    """Return all runs, those of one cluster next to each other: a lane at each end seldom changes its cluster.
+    """Return all runs, with those of one cluster next to each other, so that a lane at either end rarely changes its cluster.
 
-    Of three rounds the first two are the two protocols on the newest Kafka, and the third is one of them on the older. A run of
-    a case is the same whatever other cases are played.
+    Of three rounds, the first two have the two protocols on the newest Kafka, and the third has one of them on the older Kafka. A
+    case's run is the same no matter which other cases are played.
     """
     planned = []
     wanted = {case.name for case in cases}
@@ -54,8 +54,8 @@ def jobs(cases: Iterable[Case], rounds: int, ways: Collection[Way]) -> deque[Job
 def way_of(case: Case, index: int, number: int, protocol: str) -> Way:
     """Return how the runners learn what is durable in run `number` of a case, the `index`-th of all.
 
-    Three rounds of a case with three ways have all of them. With two ways the old Kafka's run combines way and protocol as none
-    before. Later rounds combine them in other ways.
+    Three rounds of a case with three ways have all of them. With two ways, the old Kafka's run has a new combination of way and
+    protocol. Later rounds combine them in other ways.
     """
     turn, place = divmod(number - 1, 3)
     if place >= len(case.ways):
@@ -64,7 +64,7 @@ def way_of(case: Case, index: int, number: int, protocol: str) -> Way:
 
 
 def play(queue: deque[Job], lanes: int, folder: Path, report: Callable[[Result], None]) -> list[str]:
-    """Play all runs, and return the failures of lanes that ended too early. After Ctrl-C no other run is started."""
+    """Play all runs, and return the failures of lanes that ended too early. After Ctrl-C, no further run is started."""
     stopping = threading.Event()
     with ThreadPoolExecutor(lanes) as threads:
         takers = [("a", queue.popleft), ("b", queue.pop)][:lanes]
@@ -98,7 +98,7 @@ def _play_lane(
             result = _play_run(job, brokers[1], pool, folder / f"{job.case.name}-{job.number}")
             report(result)
             if result.outcome.violations:
-                # What is wrong with one run may be wrong with its cluster.
+                # A run's failure may be its cluster's.
                 brokers = None
 
 

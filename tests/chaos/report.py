@@ -1,4 +1,4 @@
-"""What the command prints and writes: a line for each run, the table of all cases, JSON and Markdown."""
+"""Formats the command's output: a line for each run, the table of all cases, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = ("case", "runs", "records", "lost", "doubled", "median stall", "p99", "
 
 
 def line(result: Result) -> str:
-    """Return the line of one run, printed when it ends."""
+    """Return a run's line, which is printed when the run ends."""
     outcome = result.outcome
     longest = max(outcome.stalls.moved.values(), default=0.0)
     what = f"{result.job.case.name} #{result.job.number} {result.job.protocol} {result.kafka} {result.job.way.value}"

@@ -1,4 +1,4 @@
-"""One run of one case: a fresh topic, group and checkpoints, a producer, a sampler, and the verdict at the end."""
+"""Runs one case once: with a new topic, group and checkpoints, a producer, a sampler, and the verdict at the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BYSTANDER_S = 5.0
 
 @dataclass(frozen=True)
 class Case:
-    """One case: the size of its cluster, the sink of its streams, and how many drivers are warm before it starts."""
+    """A case: the size of its cluster, its streams' sink, and the number of drivers that are warm before it starts."""
 
     name: str
     play: Callable[[Run], None]
@@ -87,7 +87,7 @@ class Outcome:
 
 
 class Run:
-    """What a case works with."""
+    """The object with which a case works."""
 
     def __init__(self, job: Job, brokers: Brokers, pool: Pool, folder: Path) -> None:
         self.number = job.number
@@ -131,7 +131,7 @@ class Run:
         return made
 
     def feed(self) -> None:
-        """Start the producer before any stream: even a query's first micro-batch finds records in each partition."""
+        """Start the producer before any stream, so that even a query's first micro-batch finds records in each partition."""
         self._fed = True
         self._sampler.start()
         self.producer.start()
@@ -139,7 +139,7 @@ class Run:
         until(lambda: all(self.producer.sent[one] >= FEW_RECORDS for one in partitions), "there are records", PATIENCE_S)
 
     def begin(self, *streams: Stream) -> None:
-        """Start the producer and these streams; wait until each has its share and has read a micro-batch from it."""
+        """Start the producer and these streams. Wait until each has its share and has read a micro-batch from it."""
         if not self._fed:
             self._sampler.start()
         for one in streams:
@@ -159,23 +159,23 @@ class Run:
         return a, b
 
     def fault(self, *struck: Stream, bystanders: bool = True) -> None:
-        """Note that the fault hits these streams now; with `bystanders`, partitions of the others must not be affected."""
+        """Note that the fault hits these streams now. With `bystanders`, the others' partitions must not be affected."""
         self._fault_at = time.time()
         self._struck = frozenset(one.name for one in struck)
         self._bystanders = bystanders
         self.log.append("fault", struck=sorted(self._struck))
 
     def held(self) -> None:
-        """Note that the fault itself ends now: until here the stall is part of the case."""
+        """Note that the fault itself ends now. Until here, the stall is part of the case."""
         self._held_s = time.time() - self._fault_at
         self.log.append("held", seconds=self._held_s)
 
     def allow(self, seconds: float) -> None:
-        """Note that the case itself makes partitions stand still for so long, as a long trigger does."""
+        """Note that the case itself makes partitions stall for this long, as a long trigger does."""
         self._held_s += seconds
 
     def over(self) -> None:
-        """Note that the fault and its stalls are over: what follows is a step of the case itself."""
+        """Note that the fault and its stalls are over, so the next step is part of the case itself."""
         self._fault_end = time.time()
 
     def retire(self, stream: Stream) -> None:
@@ -185,7 +185,7 @@ class Run:
         stream.stop()
 
     def stop_and_look(self, stream: Stream, seconds: float) -> None:
-        """Stop the group's only stream. What it has finished has to be no lag soon, and to stay so while it is away."""
+        """Stop the group's only stream. What it has finished must soon stop counting as lag, and stay so while it is stopped."""
         ends: dict[int, int] = {}
         for event in stream.granted():
             for partition, _, end in event["ranges"]:
@@ -216,7 +216,7 @@ class Run:
         return [problem for problem in self.unconfirmed() if problem.endswith(f" claimed by {stream.in_records}")]
 
     def unconfirmed(self) -> list[str]:
-        """Return what is claimed or owed now."""
+        """Return the ranges that are claimed or owed now."""
         since = time.time()
 
         def later() -> list[Event]:
@@ -228,12 +228,12 @@ class Run:
 
     @property
     def ever_owed(self) -> list[str]:
-        """What was owed to a stream in any sample."""
+        """Return the ranges that were owed to a stream in any sample."""
         samples = self.log.look("sample")
         return [problem for sample in samples for problem in _unconfirmed(sample) if " owed " in problem]
 
     def until_members(self, count: int) -> None:
-        """Wait until the group has so many members. Only while no broker ends: see brokers.Brokers.coordinator."""
+        """Wait until the group has this many members. Only while no broker stops: see brokers.Brokers.coordinator."""
         client = self.brokers.client()
 
         def members() -> int:
@@ -254,14 +254,14 @@ class Run:
         )
 
     def until_shared(self) -> None:
-        """Wait until every stream that is not retired has its share; restart those whose queries have ended by themselves."""
+        """Wait until every stream that is not retired has its share; restart those whose queries have ended on their own."""
         everybody = [one for one in self._streams.values() if one.name not in self._retired]
         until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", PATIENCE_S)
 
     def finish(self, *, leaving: Stream | None = None) -> None:
         """End the run when every stream is back: stop the producer, let the group drain, stop the streams.
 
-        A stream that is `leaving` is stopped as soon as everything is read, so that another one gets its partitions.
+        A stream that is `leaving` is stopped as soon as everything has been read, so that another one gets its partitions.
         """
         self.until_shared()
         self.until_durable_since(time.time())
@@ -303,7 +303,7 @@ class Run:
     # The verdict.
 
     def outcome(self, problem: str | None = None) -> Outcome:
-        """Check the evidence of the run; `problem` is what stopped the case, if anything did."""
+        """Check the run's evidence. `problem` is what stopped the case, if anything did."""
         evidence = self.evidence()
         verdict = check(evidence, drained=problem is None)
         found = stalls(evidence, self._fault_at, self._fault_end, self._struck) if self._fault_end else Stalls({}, {})
@@ -340,11 +340,11 @@ class Run:
         )
 
     def last_words(self) -> str:
-        """Return the ends of all drivers' logs, for a run that failed."""
+        """Return the ends of all drivers' logs, for a failed run."""
         return "\n".join(f"--- {name}\n{one.last_words()}" for name, one in self._streams.items())
 
     def _of_the_way(self, closed: int) -> list[str]:
-        """Return whether claims were closed before the next trigger although nobody reports plans.
+        """Return whether claims were closed before the next trigger although no plans are reported.
 
         With a way they need not be: a trigger of a second may come before the look at the checkpoint, which is as often. The
         cases with a long trigger wait for it.
@@ -359,7 +359,7 @@ class Run:
         return [*_above("moved", found.moved, moved), *_above("bystander", found.kept, kept)]
 
     def _restarted(self) -> bool:
-        """Restart the queries that have ended by themselves, and return whether there were any."""
+        """Restart the queries that have ended on their own, and return whether there were any."""
         restarted = [one.name for one in self._streams.values() if one.start_if_it_failed()]
         return bool(restarted)
 
@@ -390,7 +390,7 @@ def away(since: float) -> None:
 
 
 def _unconfirmed(sample: Event) -> list[str]:
-    """Return what is claimed or owed in a sample."""
+    """Return the ranges that are claimed or owed in a sample."""
     found = []
     for partition, commit in commits_in(sample).items():
         if isinstance(commit, CommitRecord):

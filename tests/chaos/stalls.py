@@ -1,4 +1,4 @@
-"""How long partitions stalled, from the moments at which their micro-batches became durable. Pure."""
+"""Measures how long partitions stalled, from the times at which their micro-batches became durable. Pure."""
 
 from __future__ import annotations
 

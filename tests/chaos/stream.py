@@ -1,4 +1,4 @@
-"""One stream through all its runs: its checkpoint, its output, and the driver that runs it now."""
+"""A stream through all of its runs: its checkpoint, its output, and its current driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_OTHER_TRIGGER = "1 day"
 
 
 class Stream(PooledQuery):
-    """Started, hit by a fault and restarted; the log of events says what happened to it."""
+    """A stream that is started, hit by a fault and restarted. The event log has what happened to it."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class Stream(PooledQuery):
         driver.ask(self._command)
 
     def end(self) -> None:
-        """Kill all its processes, in any state; its driver is not used again."""
+        """Kill all of its processes, in any state. Its driver is not used again."""
         if self._driver is not None:
             self._driver.kill()
             self._return_driver()
 
     @property
     def running(self) -> bool:
-        """Whether its query runs, as far as its driver knows."""
+        """Whether its query is running, according to its driver."""
         return self._driver is not None and self._driver.look() == "started"
 
     def start_if_it_failed(self) -> bool:
-        """Restart it if its query, or its driver, has ended by itself, and return whether that was so."""
+        """Restart it if its query or driver has ended on its own, and return whether that was the case."""
         if self._driver is None or self._driver.look() not in ("failed", "ended"):
             return False
         self._log.append("failed", stream=self.name, message=self._driver.failure)
@@ -81,37 +81,37 @@ class Stream(PooledQuery):
         until(lambda: not self.running, f"{self.name}'s query has failed", PATIENCE_S)
 
     def until_finished(self) -> None:
-        """Wait until its query has read what there was, and has ended by itself without an error."""
+        """Wait until its query has read everything, and has ended on its own without an error."""
         until(lambda: not self.running, f"{self.name}'s query has ended", PATIENCE_S)
         assert self._driver is not None
         assert self._driver.look() == "stopped", self.failure
 
     @property
     def failure(self) -> str:
-        """The error of its query, if that has failed."""
+        """Return its query's error, if the query has failed."""
         return self._driver.failure if self._driver is not None else ""
 
     def change(self, options: Mapping[str, str]) -> None:
-        """Have its next start use these options."""
+        """Use these options at its next start."""
         self._command = {**self._command, "options": {**self._command["options"], **options}}
 
     def every(self, trigger: str) -> None:
-        """Have its next start use this trigger."""
+        """Use this trigger at its next start."""
         self._command = {**self._command, "trigger": trigger}
 
     def start_for_one_micro_batch(self) -> None:
-        """Start it with a trigger that does not come again; return as soon as its only micro-batch is in the commit log."""
+        """Start it with a trigger that fires only once. Return as soon as its only micro-batch is in the commit log."""
         self.every(NO_OTHER_TRIGGER)
         before = self.micro_batches
         self.start()
         self.until_micro_batches(before + 1)
 
     def until_micro_batches(self, count: int) -> None:
-        """Wait until so many micro-batches are in the commit log."""
+        """Wait until this many micro-batches are in the commit log."""
         until(lambda: self.micro_batches >= count, f"{self.name} has had {count} micro-batches", PATIENCE_S)
 
     def upgrade(self) -> None:
-        """Make its next start one of the next version of this package."""
+        """Use the next version of this package at its next start."""
         self.change({VERSION: NEXT})
 
     # Faults.
@@ -135,7 +135,7 @@ class Stream(PooledQuery):
         return self.wait_at(step)
 
     def kill(self, *, whole: bool) -> None:
-        """Send SIGKILL to the driver with its runner, or to its JVM alone, whose runner may still leave the group."""
+        """Send SIGKILL to the driver with its runner, or only to its JVM, whose runner may still leave the group."""
         assert self._driver is not None
         self._log.append("kill", stream=self.name, whole=whole)
         if whole:
@@ -150,7 +150,7 @@ class Stream(PooledQuery):
     # Results.
 
     def refusals(self) -> list[Event]:
-        """Return the commits of claims that were held, and then refused."""
+        """Return the claims' commits that were held up and then rejected."""
         return [event for event in self._mine("refused") if event["held"]]
 
     @property
@@ -169,14 +169,14 @@ class Stream(PooledQuery):
         return [event for event in self._mine("granted") if event["ranges"]]
 
     def durable(self) -> list[Durable]:
-        """When each of its plans came into its commit log."""
+        """Return when each of its plans was written to its commit log."""
         for batch in batches_in(self.checkpoint) - self._durable.keys():
             at = (self.checkpoint / "commits" / str(batch)).stat().st_mtime
             self._durable[batch] = Durable(self.name, plan_of(self.checkpoint, batch), at)
         return list(self._durable.values())
 
     def rows(self) -> list[Row]:
-        """All rows that its sink has committed."""
+        """Return all rows that its sink has committed."""
         files = committed_files(self._output) or sorted(self._output.glob("[0-9]*.parquet"))
         return [row for file in files for row in rows_in(file)]
 

@@ -1,4 +1,4 @@
-"""What `make chaos-sink` does to the queries and the brokers: kills, and what happens in ordinary life."""
+"""The strikes of `make chaos-sink` against queries and brokers: kills, and ordinary stops, restarts and failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FEW, MANY = 1, (2, 4)
 
 
 class Strikes:
-    """Strikes at a query or at a broker. Each returns when it is over, or `None` if there was nothing to strike at."""
+    """Strikes against a query or a broker. Each returns when it is over, or `None` if there was nothing to strike."""
 
     def __init__(self, cluster: Cluster, folder: Path, queries: Queries, offsets: StableOffsets, chance: random.Random) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class Strikes:
         return self._chance.choice(writing) if self._queries.until(found, MIDDLE_LIMIT_S) else None
 
     def kill(self, of: str) -> Strike | None:
-        """Kill a driver or a worker, whatever it does just now."""
+        """Kill a driver or a worker, no matter what it is doing."""
         running, at = self._queries.current(self._chance.choice(NAMES)), time.monotonic()
         if not running.kill(of, self._chance):
             return None
@@ -75,9 +75,9 @@ class Strikes:
         return Strike(kind, running.name, at, time.monotonic())
 
     def failing(self, kind: str, file: str) -> Strike | None:
-        """In the middle of a micro-batch: have one task fail. With a row that is too large it fails in each of its tries.
+        """In the middle of a micro-batch: make one task fail. With a row that is too large, it fails in each of its attempts.
 
-        Then Spark cancels the others. With a row that fails once, they go on.
+        Spark then cancels the others. With a row that fails once, they continue.
         """
         name = self._in_the_middle()
         if name is None:
@@ -87,7 +87,7 @@ class Strikes:
         order.touch()
         taken, over = self._queries.until(lambda: not order.exists(), TAKEN_LIMIT_S), time.monotonic()
         order.unlink(missing_ok=True)
-        # The next strike comes after the last try: until then the program keeps the file of the task that fails.
+        # The next strike comes after the last attempt: until then, the program keeps the failing task's file.
         self._queries.until(lambda: not any(self._folder.glob(f"{name}.{file}-*")), TRIES_LIMIT_S)
         return Strike(kind, running.name, at, over) if taken else None
 
@@ -106,7 +106,7 @@ class Strikes:
         return Strike("other-cores", running.name, at, time.monotonic())
 
     def second_driver(self) -> Strike | None:
-        """Start the query a second time on its checkpoint, while the first one lives, until one of the two has ended."""
+        """Start the query a second time from its checkpoint while the first one is running, until one of the two has ended."""
         name = self._in_the_middle()
         if name is None:
             return None
@@ -128,7 +128,7 @@ class Strikes:
         node.kill()
         self._queries.until(lambda: False, self._chance.uniform(1, 15))
         node.start()
-        # Before another one is killed: a partition with one replica in sync takes no records.
+        # Wait before another one is killed, because a partition with one in-sync replica accepts no records.
         client = quiet_client(self._cluster.bootstrap_servers)
         self._queries.until(lambda: _in_sync(client), IN_SYNC_LIMIT_S)
         return Strike(BROKER_KILLED, f"node {node.id}", at, time.monotonic())

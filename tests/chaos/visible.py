@@ -1,8 +1,8 @@
-"""What readers of committed records have seen of a copy, and how long they had to wait. Pure.
+"""Judges what `read_committed` consumers have seen of a copy, and how long they had to wait. Pure.
 
-Every copied row says which task has written it, and one row more says how many rows the task has. So a reader that looks while
-the copy is made can tell a part of a task from all of it. The marks do not number the rows: a task that is run again may read
-its partitions in another order, and has to write the same rows.
+Every copied row has a mark with the task that wrote it, and one more row has the task's number of rows. So a consumer that reads
+during the copy can tell a part of a task from all of it. The marks do not number the rows, because a task that is run again may
+read its partitions in a different order, and must write the same rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TOTAL = "total"
 
 
 class Strike(NamedTuple):
-    """Something that was done to a query or a broker, in seconds of one clock."""
+    """A strike against a query or a broker, in seconds on one clock."""
 
     kind: str
     struck: str
@@ -25,7 +25,7 @@ class Strike(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Whose rows they are."""
+    """The task that wrote some rows."""
 
     query: str
     batch: int
@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A task of which a reader saw a part from one look until another one."""
+    """A task of which a consumer saw only a part, from one look to another."""
 
     task: Task
     begin: float
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class StandStill(NamedTuple):
-    """A partition whose last stable offset did not move while there were records behind it."""
+    """A partition whose last stable offset did not move while there were records after it."""
 
     partition: int
     begin: float
@@ -49,7 +49,7 @@ class StandStill(NamedTuple):
 
 
 def row_mark(task: Task) -> str:
-    """Return what is put behind each number that a task copies."""
+    """Return the mark that follows each number that a task copies."""
     return f" {task.query} {task.batch} {task.number}"
 
 
@@ -75,7 +75,7 @@ class _Seen:
 
 
 class Copy:
-    """What a reader has found so far. The records are the numbers from 0 on."""
+    """What a consumer has found so far. The records are the numbers from 0 on."""
 
     def __init__(self) -> None:
         self._times = bytearray()
@@ -104,19 +104,19 @@ class Copy:
             self._in_part.add(task)
 
     def look(self, at: float) -> None:
-        """Take note of what is visible, at a moment at which every partition is read to its end."""
+        """Note what is visible at a moment at which every partition has been read to its end."""
         for task in [task for task in self._since if task not in self._in_part]:
             self.parts.append(Part(task, self._since.pop(task), at))
         for task in self._in_part:
             self._since.setdefault(task, at)
 
     def unfinished(self) -> dict[Task, tuple[int, int | None]]:
-        """Return the tasks that are visible in part now: how many rows, and how many they should be if that is known."""
+        """Return the tasks that are partly visible now, with their number of rows, and the expected number if it is known."""
         found = {task: self._tasks[task] for task in sorted(self._in_part)}
         return {task: (seen.rows, seen.total if seen.totals else None) for task, seen in found.items()}
 
     def lost(self, sent: int) -> list[int]:
-        """Return which of so many records were not seen."""
+        """Return which of this many records were not seen."""
         return [number for number in range(sent) if number >= len(self._times) or not self._times[number]]
 
     def doubled(self) -> list[int]:
@@ -130,7 +130,7 @@ class Copy:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there were."""
+        """The number of tasks."""
         return len(self._tasks)
 
     def _count(self, number: int) -> None:
@@ -144,7 +144,7 @@ class StandStills:
     """The times at which a partition's last stable offset stood still below its end, from samples of both.
 
     Args:
-        shortest_s: Shorter ones are left out: they are the life of a task.
+        shortest_s: shorter ones are ignored, because they are ordinary tasks.
     """
 
     def __init__(self, shortest_s: float) -> None:
@@ -163,7 +163,7 @@ class StandStills:
             self._now[partition] = stable, StandStill(partition, at, at)
 
     def found(self) -> list[StandStill]:
-        """Return them in the order of their beginnings, with those that last."""
+        """Return them by start time, including those that have not ended."""
         return sorted(
             [*self._found, *(still for _, still in self._now.values() if self._counts(still))], key=lambda still: still.begin
         )
@@ -177,7 +177,7 @@ class StandStills:
 
 
 def outside(begin: float, end: float, strikes: Iterable[Strike]) -> float:
-    """Return how many seconds from `begin` to `end` no strike was on. Strikes come one after the other."""
+    """Return the number of seconds from `begin` to `end` without a strike. Strikes do not overlap."""
     covered = sum(max(0.0, min(end, strike.end) - max(begin, strike.begin)) for strike in strikes)
     return end - begin - covered
 

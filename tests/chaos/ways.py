@@ -1,4 +1,4 @@
-"""How the runners of a run learn that a plan is in the commit log, before the next trigger shows it."""
+"""The ways in which runners learn that a plan is in the commit log before the next trigger shows it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Way(str, Enum):
-    """The same for all streams of a run. One way at a time: so each has to suffice."""
+    """A way, which is the same for all streams in a run. A run has only one way, so each way must suffice."""
 
     NEITHER = "neither"
     """The next `latestOffset` is the first to show it."""

@@ -1,6 +1,6 @@
-"""The account of every record: what the outputs have is compared with what was produced.
+"""Accounts for every record: compares the outputs with what was produced.
 
-A long run writes millions of rows. So one byte is kept for each record.
+A long run writes millions of rows, so only one byte is kept for each record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_COUNTED = 255
 
 @dataclass(frozen=True)
 class Count:
-    """How many records there are, and which are wrong."""
+    """The number of records, and the wrong ones."""
 
     records: int = 0
     lost: Sequence[str] = ()
@@ -34,7 +34,7 @@ class Count:
 
 
 class Account:
-    """How often each offset of each partition was read. The producer counts from 0, so `number` is `offset`."""
+    """How often each offset in each partition was read. The producer counts from 0, so `number` is `offset`."""
 
     def __init__(self) -> None:
         self._times: dict[int, bytearray] = {}

@@ -33,7 +33,7 @@ def in_sync(topics: Iterable[TopicMetadata]) -> bool:
 
 
 class Brokers(Cluster):
-    """A cluster. With three nodes, or if asked for, each has a second listener, whose advertised address is that of a proxy."""
+    """A cluster. With three nodes, or on request, each node has a second listener that advertises a proxy's address."""
 
     def __init__(
         self, nodes: int, version: str | None, config: Mapping[str, str] = SHORT_SESSIONS, *, proxied: bool = False
@@ -75,7 +75,7 @@ class Brokers(Cluster):
         return node
 
     def until_moved(self, group: str, node: Node) -> None:
-        """Wait until another node than this, which is dead, coordinates the group."""
+        """Wait until a node other than this crashed one coordinates the group."""
         self._until_placed(group, lambda now: now.leader not in {-1, node.id}, f"another node coordinates {group}")
 
     def move_coordinator(self, group: str, folder: Path) -> None:
@@ -140,7 +140,7 @@ class Brokers(Cluster):
         return number, partitions[number]
 
     def _put_behind_proxies(self) -> None:
-        """Restart the nodes with the second listener: only now is each node's own port known."""
+        """Restart the nodes with the second listener, because only now is each node's own port known."""
         for node, port in zip(self.nodes, free_ports(len(self.nodes)), strict=True):
             node.kill()
             self.proxies[node.id] = Proxy(port)

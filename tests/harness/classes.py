@@ -1,7 +1,7 @@
-"""Archives of the classes that a broker and a warm Spark have loaded (class data sharing): later ones start in half the time.
+"""Makes archives of the classes that a broker and a warm Spark load (class data sharing), which halve the start time.
 
-`python -m tests.harness.classes` makes them, unless there are some of this Java and these jars. A JVM that is started with other
-ones does without.
+`python -m tests.harness.classes` makes them, unless archives for this Java and these jars exist. A JVM with other jars ignores
+them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OF_SPARK = BUILD / f"spark-{pyspark.__version__}-classes.jsa"
 
 
 def make_archives(progress: Progress) -> None:
-    """Make the archives that are missing, or that are of another Java or other jars: half a minute each."""
+    """Make the archives that are missing, or that are for another Java or other jars, which takes half a minute each."""
     BUILD.mkdir(exist_ok=True)
     jars = kafka_jars(find_java(), None, progress)
     _make(jars.classes, jars.folder, _run_broker, progress)
@@ -44,7 +44,7 @@ def make_archives(progress: Progress) -> None:
 def quick_spark() -> dict[str, str]:
     """Return the environment in which a Spark starts quickly: PySpark's own, with the archive if there is one.
 
-    An archive is of the jars under one path, so a SPARK_HOME of the user's is replaced. Brokers find theirs by themselves.
+    An archive is for the jars under one path, so the user's SPARK_HOME is replaced. Brokers find their archive themselves.
     """
     return {"SPARK_HOME": str(spark_home()), OPTIONS: " ".join(shared_classes(OF_SPARK))}
 
@@ -81,7 +81,7 @@ def _run_broker(archive: Path) -> None:
 
 
 def _run_spark(archive: Path) -> None:
-    """Run a Spark, in a process of its own, until it is warm. It writes the archive when it ends."""
+    """Run Spark in a separate process until it is warm. It writes the archive when it ends."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, (BUILD / "spark-classes.log").open("wb") as log:
         argv = [sys.executable, "-m", "tests.harness.classes", folder, str(archive)]
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=BUILD.parent, timeout=LIMIT_S)

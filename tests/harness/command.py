@@ -1,4 +1,4 @@
-"""What the commands `make chaos` and `make soak` share: how they begin, and the tables of their reports."""
+"""Helpers that `make chaos` and `make soak` share: their start, and the tables in their reports."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def prepared(name: str, console: Console, output: Path) -> Iterator[Path]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
-    """Return a table in Markdown. With `numbers` all columns but the first one are aligned to the right."""
+    """Return a table in Markdown. With `numbers`, all columns except the first are aligned to the right."""
     line = ["---", *["---:" if numbers else "---"] * (len(header) - 1)]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n" for cells in [header, line, *rows])

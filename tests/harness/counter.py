@@ -18,7 +18,7 @@ FLUSH_LIMIT_S = 60.0
 
 
 class CountingProducer:
-    """Writes 0, 1, 2, ... to each partition until it is stopped; each number once, in its order (idempotent)."""
+    """Writes 0, 1, 2, ... to each partition until it is stopped, each number once and in order (idempotent)."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         settings: dict[str, Any] = {
@@ -63,7 +63,7 @@ class CountingProducer:
             self._producer.poll(0)
 
     def _produce(self, partition: int) -> bool:
-        """Send the next number, and return whether it was sent: not to a new partition that this client does not know yet."""
+        """Send the next number, unless the client has not discovered the new partition yet. Return whether it was sent."""
         try:
             self._producer.produce(self._topic, b"%d" % self.sent[partition], partition=partition, on_delivery=self._delivered)
         except KafkaException as refused:

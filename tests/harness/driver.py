@@ -74,7 +74,7 @@ def _listen(commands: SimpleQueue[Mapping[str, Any]]) -> None:
 
 
 def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
-    """Start a query, or restart it on its checkpoint.
+    """Start a query, or restart it from its checkpoint.
 
     A command may choose another source (`format`, and in `register` where to find its class), settings of Spark (`conf`) and
     of the sink (`sink options`). It may have a listener report finished micro-batches (`listener`), or name a function
@@ -103,14 +103,14 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
 
 
 def writer_of(records: DataFrame, command: Mapping[str, Any]) -> DataStreamWriter:
-    """Return the writer of a query, with its checkpoint and its trigger."""
+    """Return a query's writer, with its checkpoint and its trigger."""
     writer = records.writeStream.option("checkpointLocation", command["checkpoint"])
     available = command["trigger"] == AVAILABLE_NOW
     return writer.trigger(availableNow=True) if available else writer.trigger(processingTime=command["trigger"])
 
 
 def listen(spark: SparkSession, *, wanted: bool) -> None:
-    """Do what `register` does for a session, or undo it: the next query of this driver may be another run's."""
+    """Do what `register` does for a session, or undo it, because this driver's next query may belong to another run."""
     if wanted and not _added:
         _added.append(DurableListener())
         spark.streams.addListener(_added[0])

@@ -1,4 +1,4 @@
-"""The evidence of one run, as plain values: the checker's only input."""
+"""One run's evidence as plain values, which are the checker's only input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One record in an output. The producer counts in each partition from 0 on, so `number` has to be `offset`."""
+    """One record in an output. The producer counts from 0 in each partition, so `number` must equal `offset`."""
 
     partition: int
     offset: int
@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Offsets of one partition, start inclusive, end exclusive."""
+    """Offsets in one partition, start inclusive, end exclusive."""
 
     partition: int
     start: int
@@ -49,7 +49,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """`produced` counts the records that the broker has taken, by partition."""
+    """`produced` counts the records that the broker has accepted, by partition."""
 
     produced: Mapping[int, int]
     outputs: Mapping[str, Sequence[Row]]

@@ -1,4 +1,4 @@
-"""Warm Sparks. A JVM takes ten seconds to start: one that survives a case is used again, and spares are started meanwhile."""
+"""Warm Sparks. A JVM takes ten seconds to start, so those that survive a case are reused, and spares are kept ready."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STARTING = threading.Semaphore(2)
 
 
 class Driver:
-    """One warm Spark, seen from the harness: idle, or with a query."""
+    """A warm Spark, as the harness sees it: idle, or with a query."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class Driver:
         self._process.close()
 
     def kill_jvm(self) -> None:
-        """Send SIGKILL to the JVM; the runner lives until it notices."""
+        """Send SIGKILL to the JVM. The runner lives until it notices."""
         self._killed = True
         os.kill(self._jvm, signal.SIGKILL)
 
@@ -100,7 +100,7 @@ class Driver:
 
 
 def reading(bootstrap_servers: str, topic: str, protocol: str, client_id: str) -> dict[str, str]:
-    """Return the source's options to read a topic from its beginning, in a group with the topic's name."""
+    """Return the source's options for reading a topic from the beginning, in a group with the topic's name."""
     return {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.group.id": topic,
@@ -114,9 +114,9 @@ def reading(bootstrap_servers: str, topic: str, protocol: str, client_id: str) -
 
 
 class PooledQuery:
-    """A query with its checkpoint and its output, in a driver of the pool.
+    """A query with its checkpoint and its output, in one of the pool's drivers.
 
-    It keeps the driver while that runs, and takes another one when it has ended.
+    It keeps the driver while the driver is running, and takes another one when it has ended.
     """
 
     def __init__(self, name: str, folder: Path, pool: Pool, command: Mapping[str, Any]) -> None:
@@ -133,7 +133,7 @@ class PooledQuery:
         return max(batches_in(self.checkpoint), default=-1) + 1
 
     def start(self) -> None:
-        """Start it on its checkpoint, and return when Spark has."""
+        """Start the query from its checkpoint, and return when Spark has started it."""
         self.ask()
         self.until_started()
 
@@ -152,7 +152,7 @@ class PooledQuery:
             self._return_driver()
 
     def _take_driver(self) -> Driver:
-        """Return the driver that it still has, or another one that is warm."""
+        """Return the driver that it still has, or another warm one."""
         if self._driver is not None and self._driver.look() == "ended":
             self._return_driver()
         if self._driver is None:
@@ -166,7 +166,7 @@ class PooledQuery:
 
 
 class Pool:
-    """The drivers of one lane. A thread of its own makes new ones, one after the other."""
+    """One lane's drivers. A separate thread starts new ones, one after the other."""
 
     def __init__(self, folder: Path, lane: str) -> None:
         self._folder = folder
@@ -181,11 +181,11 @@ class Pool:
         self._maker.start()
 
     def refill(self, count: int) -> None:
-        """Request new drivers until so many are idle, and return at once."""
+        """Request new drivers until this many are idle, and return immediately."""
         self._wanted = max(self._wanted, count)
 
     def until_warm(self, count: int) -> None:
-        """Wait until so many are idle."""
+        """Wait until this many drivers are idle."""
         self.refill(count)
         until(lambda: self._made(count), f"{count} drivers are warm", count * START_LIMIT_S)
 
@@ -198,7 +198,7 @@ class Pool:
         return driver
 
     def give_back(self, driver: Driver) -> None:
-        """Keep a driver without a query for the next case; drop one that has ended."""
+        """Keep a driver without a query for the next case. Drop one that has ended."""
         if driver.look() == "ended":
             driver.kill()
             self._all.remove(driver)

@@ -1,8 +1,8 @@
 """A TCP proxy in front of one broker's listener, which can stop either direction, refuse to connect, or forget connections.
 
-`hold` keeps the bytes and the connections: what was sent arrives when it is released, as through a network that was away for
-a while. `drop` closes the connections that were held, and their bytes never arrive. `forget` loses an answer and all that follow
-on its connection, as a router does that has forgotten one: requests still arrive, and new connections work.
+`hold` keeps the bytes and the connections: what was sent arrives when it is released, as after a network outage. `drop` closes
+the held connections, and their bytes never arrive. `forget` loses a response and all later ones on its connection, like a router
+that has forgotten a connection: requests still arrive, and new connections work.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CONNECT_LIMIT_S = 5.0
 
 
 class Direction(Enum):
-    """Which way bytes go."""
+    """The direction of the bytes."""
 
     REQUESTS = "requests"
     ANSWERS = "answers"
 
 
 class Proxy:
-    """Listens on a free port of 127.0.0.1. Its threads are daemons: it ends with its process."""
+    """Listens on a free port of 127.0.0.1. Its threads are daemons, so it ends with its process."""
 
     def __init__(self, target_port: int) -> None:
         self._target_port = target_port
@@ -59,17 +59,17 @@ class Proxy:
             self._open[direction].clear()
 
     def refuse(self) -> None:
-        """Close every connection, and every new one at once."""
+        """Close every connection, and every new one immediately."""
         self._refusing = True
         self._close_all()
 
     def forget(self, begins: Callable[[bytes], bool], among: Direction = Direction.ANSWERS) -> None:
-        """Lose an answer, and every later one on its connection, until the client closes it.
+        """Lose a response, and every later one on its connection, until the client closes the connection.
 
         Args:
             begins: gets what is sent, in pieces; what is shorter than a few kB is one. It is true for the answer to lose, or for
                 the request whose answer to lose.
-            among: which of the two it gets.
+            among: which of the two `begins` gets.
         """
         self._loses = (among, begins)
 
@@ -79,13 +79,13 @@ class Proxy:
         return self._loses is None
 
     def release(self) -> None:
-        """Let everything through again, what was held back included."""
+        """Let everything through again, including what was held back."""
         self._refusing = False
         for gate in self._open.values():
             gate.set()
 
     def drop(self) -> None:
-        """Let new connections through again; close those that were held, with the bytes in them."""
+        """Let new connections through again. Close the held ones, and lose the bytes in them."""
         self._close_all()
         self.release()
 
@@ -152,7 +152,7 @@ class Proxy:
             return direction is Direction.ANSWERS and broker in self._forgotten
 
     def _is_idle(self, broker: socket.socket) -> bool:
-        """Whether a connection was idle for too long, now or before. Called with the lock."""
+        """Return whether a connection has been idle for too long, now or before. The caller has the lock."""
         return broker in self._swallowing or time.monotonic() - self._used_at[broker] > self.idle_s
 
     def _close_all(self) -> None:

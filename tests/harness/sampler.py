@@ -1,4 +1,4 @@
-"""Reads the group's committed offsets repeatedly, and what is durable at that moment."""
+"""Reads the group's committed offsets repeatedly, together with what is durable at that moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUEST_LIMIT_S = 5.0
 
 
 def quiet_consumer(bootstrap_servers: str, group: str) -> Consumer:
-    """Return a consumer that asks for the group's commits, and never joins it.
+    """Return a consumer that asks for the group's commits but never joins the group.
 
     An AdminClient aborts its process if a broker dies during a request (librdkafka #4605).
     """
@@ -45,7 +45,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take a last sample and stop; raise the error that ended it too early, if there is one."""
+        """Take a last sample and stop. Raise the error that ended the sampler too early, if there is one."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -87,12 +87,12 @@ def newest_plans(checkpoints: Mapping[str, Path]) -> dict[str, int]:
 
 
 def batches_in(checkpoint: Path) -> set[int]:
-    """Return the micro-batches of the commit log."""
+    """Return the commit log's micro-batches."""
     # The folder also has checksums and unfinished files, whose names begin with a dot.
     return {int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()}
 
 
 def plan_of(checkpoint: Path, batch: int) -> int:
-    """Return the plan of a micro-batch in the offset log: the third line is the offset of its one source."""
+    """Return a micro-batch's plan from the offset log: the third line is the offset of its only source."""
     plan: int = json.loads((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2])["plan"]
     return plan

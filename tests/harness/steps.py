@@ -1,7 +1,7 @@
-"""The steps at which a process of a query can be held, so that a test can hit it exactly there.
+"""The steps at which a query's process can be held, so that a test can strike it exactly there.
 
-A file named after the step arms it; the first process that comes by takes the file away, and stops. Only the data source and
-the process of the harness know of this.
+A file named after the step arms it. The first process that reaches the step removes the file, and stops. Only the data source and
+the harness's process use this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHECKPOINT = "checkpoint"
 
 
 class Step(str, Enum):
-    """Where a query can be held, in the order of a micro-batch."""
+    """The steps at which a query can be held, in the order of a micro-batch."""
 
     BEFORE_CONFIRMATION = "before-confirmation"
     """`latestOffset` begins: the last plan is in the commit log, and the group does not know. With a way to learn of it the group
@@ -61,7 +61,7 @@ class How(str, Enum):
 
 
 class Steps:
-    """The steps of one stream, armed and reached through files in its folder. Pickles."""
+    """One stream's steps, which are armed and reached through files in its folder. Pickles."""
 
     def __init__(self, folder: Path, log: EventLog, stream: str) -> None:
         self._folder = folder
@@ -69,7 +69,7 @@ class Steps:
         self.log = log
 
     def checkpoints(self) -> dict[str, Path]:
-        """Return the checkpoints of all streams of the run, by name."""
+        """Return the checkpoints of all of the run's streams, by name."""
         return {path.parent.name: path for path in self._folder.parent.glob(f"*/{CHECKPOINT}")}
 
     def arm(self, step: Step, how: How = How.BLOCK) -> None:
@@ -107,7 +107,7 @@ class Steps:
 
 
 def _stop_here() -> None:
-    """Stop all threads, and go on here after SIGCONT. On a busy machine a process with many threads goes on for a moment."""
+    """Stop all threads, and continue here after SIGCONT. On a busy machine, some threads may run for another moment."""
     before = time.monotonic()
     os.kill(os.getpid(), signal.SIGSTOP)
     while (now := time.monotonic()) - before <= STOPPED_S:

@@ -1,6 +1,6 @@
 """The proxy lets bytes through, keeps them back in one direction, and loses them.
 
-Tests that have it forget a connection see that it did.
+Tests that make it forget a connection check that it did.
 """
 
 from __future__ import annotations

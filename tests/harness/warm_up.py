@@ -1,4 +1,4 @@
-"""A query that a driver runs before it is ready: the first query of a JVM takes ten seconds longer than later ones."""
+"""A query that a driver runs before it is ready, because a JVM's first query takes ten seconds longer than later ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCHES = 2
 
 
 class WarmUpDataSource(DataSource):
-    """A few micro-batches of one record each, through the same steps as the source under test."""
+    """A source with a few micro-batches of one record each, with the same steps as the source under test."""
 
     @classmethod
     def name(cls) -> str:

@@ -452,7 +452,7 @@ def test_a_query_that_does_not_end_hides_no_other_and_is_named(
         failing = queries("b", backlog, **EACH).start(foreach_batch=fail)
         with caplog.at_level(logging.WARNING), pytest.raises(StreamingQueryException, match="out of paper"):
             await_termination(query.running, failing.running, timeout_s=0.5)
-        assert [line for line in warnings(caplog) if "has not ended" in line and "stopTimeout" in line]
+        assert [line for line in warnings(caplog) if "has not stopped" in line and "stopTimeout" in line]
     finally:
         may_end.set()
         spark.conf.set("spark.sql.streaming.stopTimeout", before)
@@ -677,6 +677,6 @@ def test_two_of_the_programs_of_the_readme_get_ctrl_c_in_a_micro_batch_and_nothi
                 for pid in pids:
                     os.killpg(pid, signal.SIGINT)
                 for program in both:
-                    assert "may stay claimed" not in program.finish()
+                    assert "may remain claimed" not in program.finish()
                 print(f"round {number}: both have ended within {time.monotonic() - began:.1f} s")
             assert left(name) == (0, 0)

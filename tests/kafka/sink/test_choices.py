@@ -269,7 +269,7 @@ def test_a_second_driver_that_commits_its_offset_late(query: Query) -> None:
 def test_a_checkpoint_that_was_restored(query: Query) -> None:
     for batch in range(3):
         query.run(batch, [[f"{batch}a"], [f"{batch}b"]], run=RUN)
-    with pytest.raises(CheckpointBehindSink, match=r"Rows of micro-batches 1 to 2 may be duplicated") as refused:
+    with pytest.raises(CheckpointBehindSink, match=r"rows of micro-batches 1 to 2 may be duplicated") as refused:
         query.run(1, [["1a"], ["1b"]])
     renamed = query.renamed(transactionalIdPrefix="another")
     with pytest.raises(CheckpointBehindSink):

@@ -75,7 +75,7 @@ class TestTheFixedTargetOfAvailableNow:
     ) -> None:
         name, a = begun
         brokers.recreate(name, 10)
-        with pytest.raises(DataLossError, match=rf"AvailableNow(.|\n)*{name}-0 \[4, 10\) \(6 offsets\): .*created again"):
+        with pytest.raises(DataLossError, match=rf"AvailableNow(.|\n)*{name}-0 \[4, 10\) \(6 offsets\): .*recreated"):
             a.plan()
 
     def test_is_gone_when_the_topic_is_deleted(self, begun: tuple[str, Query], brokers: Brokers) -> None:

@@ -98,7 +98,7 @@ def test_the_next_owner_of_a_topic_that_was_made_anew_neither_skips_nor_holds_it
     brokers.recreate(name, 10)
     brokers.restore_commit(name, before)
     if fail:
-        assert re.search(rf"{name}-0 \[0, 10\) .*deleted and created again", ended(b))
+        assert re.search(rf"{name}-0 \[0, 10\) .*deleted and recreated", ended(b))
         return
     assert b.run_batch() == {0: (0, 10)}
     record = record_of(name, 0)

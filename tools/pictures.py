@@ -154,7 +154,7 @@ def _watch(story: Story, top: TopRecorder) -> None:
             return
     try:
         with GroupAdminProcess({"bootstrap.servers": story.bootstrap_servers, "client.id": "top"}) as look:
-            watch(look.describe, GROUP, top, TOP_INTERVAL_S)
+            watch(look.describe, GROUP, top.show, TOP_INTERVAL_S)
     except _Ended:
         return
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from rich.console import Console, Group
@@ -22,7 +23,7 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.as_json import Json, iso, json_text
+from spark_groupsource.cli.as_json import iso
 from spark_groupsource.cli.claimed import claim_line, claimed_in
 from spark_groupsource.cli.describe import claimed_sizes, json_group, lag_and_claims
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
@@ -72,14 +73,14 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
       groupkafka top --bootstrap-server localhost:9092 --group orders
     """
     console = console_for(sys.stdout)
-    with suppress(KeyboardInterrupt), ExitStack() as ends:
-        groups = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
-        show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
+    with suppress(KeyboardInterrupt), GroupAdminProcess(client_settings(bootstrap_server, command_config)) as groups:
         if console.is_terminal and not as_json:
             # Exit through an exception, so that the view restores the terminal on SIGTERM, too.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-            show = ends.enter_context(LiveView(console))
-        watch(groups.describe, group, show, interval)
+            with LiveView(console) as view:
+                watch(groups.describe, group, view.show, interval)
+        text_of = json_line if as_json else plain_text
+        watch(groups.describe, group, lambda snapshot: click.echo(text_of(snapshot)), interval)
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,11 @@ class Snapshot:
     rates: Rates = field(default_factory=Rates)
     events: tuple[GroupEvent, ...] = ()
     trouble: str | None = None
+    is_first: bool = False
+    """Whether this is the first snapshot with an answer."""
 
 
-class Show(Protocol):
-    """A way to display snapshots."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show the next snapshot."""
-
-
-def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
+def watch(describe: Callable[[str], GroupView], group: str, show: Callable[[Snapshot], None], interval_s: float) -> NoReturn:
     """Describe the group every `interval_s` seconds, forever, and show each answer or failure to answer.
 
     Raises:
@@ -122,51 +118,41 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
         else:
             now = time.monotonic()
             rates, events = changes.since_last(view, now - described_at)
-            snapshot = Snapshot(group, datetime.now(timezone.utc), view, rates, tuple(events))
+            snapshot = Snapshot(group, datetime.now(timezone.utc), view, rates, tuple(events), is_first=snapshot.view is None)
             described_at = now
-        show.show(snapshot)
+        show(snapshot)
         time.sleep(max(0.0, began_at + interval_s - time.monotonic()))
 
 
-class JsonLines:
-    """Writes each snapshot as a JSON object on one line."""
+def json_line(snapshot: Snapshot) -> str:
+    """Return one line of `groupkafka top --json`: the `describe` JSON, with the rates and events since the previous line."""
+    view, rates = snapshot.view, snapshot.rates
+    if view is None or snapshot.trouble is not None:
+        return json.dumps({"at": iso(datetime.now(timezone.utc)), "group": snapshot.group, "error": snapshot.trouble})
+    shown = json_group(view)
+    for fields, of_partition in zip(shown["partitions"], view.partitions, strict=True):
+        fields["produced_per_second"] = rates.produced.get(of_partition.partition)
+        fields["committed_per_second"] = rates.committed.get(of_partition.partition)
+    shown |= {
+        "produced_per_second": rates.all_produced,
+        "committed_per_second": rates.all_committed,
+        "events": [{"event": event.kind, "text": event.text} for event in snapshot.events],
+    }
+    return json.dumps({"at": iso(snapshot.at), **shown})
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Write the snapshot as JSON."""
-        if snapshot.trouble is not None or snapshot.view is None:
-            shown = json_failure(datetime.now(timezone.utc), snapshot.group, snapshot.trouble or "")
-        else:
-            shown = json_snapshot(snapshot.at, snapshot.view, snapshot.rates, snapshot.events)
-        self._write(json_text(shown, lines=True))
-
-
-class PlainLines:
-    """Writes a line for each snapshot and event, after first writing a line for each member and its partitions."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
-        self._members_shown = False
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Write the events and a summary."""
-        if snapshot.trouble is not None or snapshot.view is None:
-            self._line(datetime.now(timezone.utc), f"no answer: {snapshot.trouble}")
-            return
-        if not self._members_shown:
-            self._members_shown = True
-            names = member_names(snapshot.view)
-            for member in snapshot.view.members:
-                partitions = " ".join(map(str, sorted(member.partitions))) or "no partition"
-                self._line(snapshot.at, f"member {names[member.member_id]}: {partitions}")
-        for event in snapshot.events:
-            self._line(snapshot.at, f"{event.kind} {event.text}")
-        self._line(snapshot.at, _summary(snapshot.view, snapshot.rates))
-
-    def _line(self, at: datetime, text: str) -> None:
-        self._write(f"{iso(at)} {printable(text)}")
+def plain_text(snapshot: Snapshot) -> str:
+    """Return a line for each event and one for the group. The first answer also has one for each member and its partitions."""
+    view, at = snapshot.view, snapshot.at
+    if view is None or snapshot.trouble is not None:
+        at, texts = datetime.now(timezone.utc), [f"no answer: {snapshot.trouble}"]
+    else:
+        names = member_names(view)
+        owned = {member.member_id: " ".join(map(str, sorted(member.partitions))) for member in view.members if snapshot.is_first}
+        texts = [f"member {names[member_id]}: {partitions or 'no partition'}" for member_id, partitions in owned.items()]
+        texts += [f"{event.kind} {event.text}" for event in snapshot.events]
+        texts.append(_summary(view, snapshot.rates))
+    return "\n".join(f"{iso(at)} {printable(text)}" for text in texts)
 
 
 class LiveView:
@@ -312,23 +298,3 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
         table.add_row(*(Text(_cut(texts[place], needed)) for place, needed in columns.items()))
     hidden = len(view.partitions) - len(shown)
     return [table, Text(f"and {hidden} more, with the same lag or less", style="dim")] if hidden else [table]
-
-
-def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
-    """Return one line of `groupkafka top --json`: the `describe` JSON, with the rates and events since the previous line."""
-    shown = json_group(view)
-    for fields, of_partition in zip(shown["partitions"], view.partitions, strict=True):
-        fields["produced_per_second"] = rates.produced.get(of_partition.partition)
-        fields["committed_per_second"] = rates.committed.get(of_partition.partition)
-    return {
-        "at": iso(at),
-        **shown,
-        "produced_per_second": rates.all_produced,
-        "committed_per_second": rates.all_committed,
-        "events": [{"event": event.kind, "text": event.text} for event in events],
-    }
-
-
-def json_failure(at: datetime, group_id: str, reason: str) -> Json:
-    """Return the `groupkafka top --json` line to print when the brokers did not answer."""
-    return {"at": iso(at), "group": group_id, "error": reason}

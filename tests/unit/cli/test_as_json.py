@@ -22,6 +22,7 @@ from spark_groupsource.cli.openers import Candidate, Openers
 from spark_groupsource.cli.render import lag_of
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
+from spark_groupsource.cli.top import Snapshot
 from spark_groupsource.cli.visibility import Visibility
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
@@ -92,8 +93,8 @@ SHOWN = {
     "check": [check.json_shape("file", [ok("brokers", "yes")])],
     "transactions": [transactions.json_shape("invoices", [Visibility(ZERO, 2, 7)], Openers((OPENER,), ()))],
     "top": [
-        top.json_snapshot(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),
-        top.json_failure(AT, "billing", "why"),
+        json.loads(top.json_line(Snapshot("billing", AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), (GroupEvent("joined", "a"),)))),
+        json.loads(top.json_line(Snapshot("billing", AT, trouble="why"))),
     ],
 }
 

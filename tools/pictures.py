@@ -101,7 +101,6 @@ class TopRecorder(LiveView):
 
     def __init__(self, console: Terminal) -> None:
         super().__init__(console)
-        self.console = console
         self.ended = threading.Event()
         self.has_picture = False
         self._kinds: set[str] = set()
@@ -118,7 +117,7 @@ class TopRecorder(LiveView):
         if {"joined", "left", "moved"} <= self._kinds and shared and moving:
             self.has_picture = True
             self.console.export_text(clear=True)
-            self.console.print(self._render())
+            self.console.print(self.get_renderable())
 
 
 def main() -> int:
@@ -154,7 +153,7 @@ def _watch(story: Story, top: TopRecorder) -> None:
             return
     try:
         with GroupAdminProcess({"bootstrap.servers": story.bootstrap_servers, "client.id": "top"}) as look:
-            watch(look.describe, GROUP, top, TOP_INTERVAL_S)
+            watch(look.describe, GROUP, top.show, TOP_INTERVAL_S)
     except _Ended:
         return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from contextlib import suppress
+from functools import cached_property
 from typing import NamedTuple
 
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
@@ -32,7 +33,6 @@ class DurablePlans:
             location: the query's `checkpointLocation`.
         """
         self._location = location
-        self._files: CheckpointFiles | None = None
         self._located: tuple[str, int, int] | None = None
         """A stream, its plan, and the plan's micro-batch."""
         self._doubt: _Doubt | None = None
@@ -52,15 +52,14 @@ class DurablePlans:
         """
         if self._located is not None and self._located[:2] == (stream, plan):
             return self._located[2]
-        files = self._open()
-        batch = self._next_batch(files, stream, plan)
+        batch = self._next_batch(stream, plan)
         if batch is None:
-            logged = files.batches("offsets")
+            logged = self._files.batches("offsets")
             if not logged:
                 return None
-            self._raise_confirmed_doubt(files, logged)
+            self._raise_confirmed_doubt(logged)
             batch = max(logged)
-            if self._plans(files, batch, stream).get(stream) != plan:
+            if self._plans(batch, stream).get(stream) != plan:
                 return None
         self._located = (stream, plan, batch)
         return batch
@@ -72,21 +71,21 @@ class DurablePlans:
             CheckpointOfAnotherStream, CheckpointUnreadable, OffsetError: see `locate`.
         """
         batch = self.locate(stream, plan)
-        return batch is not None and self._open().exists(f"commits/{batch}")
+        return batch is not None and self._files.exists(f"commits/{batch}")
 
-    def _next_batch(self, files: CheckpointFiles, stream: str, plan: int) -> int | None:
+    def _next_batch(self, stream: str, plan: int) -> int | None:
         """Return the micro-batch after the last one if it has the plan. This reads one file without listing the files."""
         if self._located is None:
             return None
         batch = self._located[2] + 1
         with suppress(OffsetError):  # the file does not exist, or `locate` decides about the error
-            if plans(source_lines(files.read(f"offsets/{batch}")).values()).get(stream) == plan:
+            if plans(source_lines(self._files.read(f"offsets/{batch}")).values()).get(stream) == plan:
                 return batch
         return None
 
-    def _plans(self, files: CheckpointFiles, batch: int, stream: str) -> dict[str, int]:
+    def _plans(self, batch: int, stream: str) -> dict[str, int]:
         """Return each stream's plan in an offset log file, or nothing if the file seems to be wrong for the first time."""
-        text = files.read(f"offsets/{batch}")
+        text = self._files.read(f"offsets/{batch}")
         if not text.strip():
             return {}  # the file is being written
         try:
@@ -103,14 +102,13 @@ class DurablePlans:
             return {}
         return found
 
-    def _raise_confirmed_doubt(self, files: CheckpointFiles, logged: Container[int]) -> None:
+    def _raise_confirmed_doubt(self, logged: Container[int]) -> None:
         """Raise the error that the last read found in a file, if the file has not changed since."""
         doubt, self._doubt = self._doubt, None
-        if doubt is not None and doubt.batch in logged and files.read(f"offsets/{doubt.batch}") == doubt.text:
+        if doubt is not None and doubt.batch in logged and self._files.read(f"offsets/{doubt.batch}") == doubt.text:
             raise doubt.error
 
-    def _open(self) -> CheckpointFiles:
-        """Return access to the checkpoint's files, which the first call sets up."""
-        if self._files is None:
-            self._files = CheckpointFiles(self._location)
-        return self._files
+    @cached_property
+    def _files(self) -> CheckpointFiles:
+        """Access to the checkpoint's files. An attempt to set it up that fails is repeated by the next use."""
+        return CheckpointFiles(self._location)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from spark_groupsource.brokers.group_view import HIDING, GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.render import count, printable, time_and_age
+from spark_groupsource.cli.render import Json, count, iso_or_none, printable, time_and_age
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 
@@ -107,3 +107,36 @@ def finished_text(claimed: Claimed) -> str:
     """Describe how many finished records count as lag only because of this range."""
     number = claimed.finished_lag or 0
     return f"{count(number, 'finished record')} above it {'counts' if number == 1 else 'count'} as lag"
+
+
+def claim_text(partition: TopicPartition, claim: OwedRange) -> str:
+    """Describe a claim that is in the way of a change of offsets. Never print it raw."""
+    return f"{partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}"
+
+
+def json_claimed(claimed: Claimed) -> Json:
+    """Return the JSON for a range that is in flight or held."""
+    return {"kind": claimed.kind, **json_claim(claimed.claim)}
+
+
+def json_lowest_claim(ranges: Iterable[Claimed]) -> Json | None:
+    """Return the JSON for a partition's lowest claim, which holds back the committed offset, with the finished lag above it.
+
+    Args:
+        ranges: the partition's claimed ranges.
+    """
+    for claimed in ranges:
+        if claimed.finished_lag is not None:
+            return {**json_claimed(claimed), "finished_lag": claimed.finished_lag}
+    return None
+
+
+def json_claim(claim: OwedRange) -> Json:
+    """Return the JSON for one claim, without its kind."""
+    return {
+        "start": claim.start,
+        "end": claim.end,
+        "offsets": claim.range.size,
+        "stream": claim.stream,
+        "since": iso_or_none(claim.since),
+    }

@@ -4,59 +4,58 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.as_json import Json, json_claimed, json_lowest_claim, json_text, place
-from spark_groupsource.cli.claimed import Claimed, claimed_in, finished_text, total
+from spark_groupsource.cli.claimed import claimed_in, finished_text, json_claimed, json_lowest_claim, total
 from spark_groupsource.cli.describe import print_sink
 from spark_groupsource.cli.render import (
+    Json,
     console_for,
     count,
     make_table,
     member_names,
     name_in,
     other_format_lines,
-    print_paragraphs,
+    place,
+    print_json,
     print_table,
     printable,
     time_and_age,
 )
-from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+from spark_groupsource.cli.shared_options import brokers_options, group_option, json_option
 from spark_groupsource.cli.sink_groups import sink_lines
 
 IN_FLIGHT = """\
-in flight: a running query is processing the range in its micro-batch. You do not need to do anything. \
-A query that was killed still counts as running until its session times out, after 45 s by default."""
+in flight: a running query is processing the range in its micro-batch. Nothing needs to be done. A query that was killed
+still counts as running until its session times out, after 45 s by default."""
 
 HELD = """\
-held: the query that claimed the range {reason}. \
+held: the query that claimed the range {reason}.
 It may have written none, some or all of these records, so no other query reads them. Do one of these:
-  1. Restart the query of that stream ({streams}) from its checkpoint. It reads the range, and every record reaches the output \
-once. This finds the checkpoint:
+  1. Restart the query of that stream ({streams}) from its checkpoint.
+     It reads the range, and every record reaches the output once. This finds the checkpoint:
      grep -rl STREAM CHECKPOINT/offsets
-  2. If the checkpoint was deleted, restart the running queries with heldClaims=reread. They read the range. \
-Records that had already reached the output are duplicated.
+  2. If the checkpoint was deleted, restart the running queries with heldClaims=reread. They read the range.
+     Records that had already reached the output are duplicated.
   3. Or set the offset by hand. Stop every member, then run this command, which changes nothing without --execute:
      groupkafka reset-offsets --bootstrap-server HOST:PORT --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
-"""What held ranges mean, and what to do about them. Each line is a paragraph."""
 
 NOBODY_RUNS = "is not running, because the group has no members"
 AWAY = "stopped, or lost the partition, before it confirmed the range"
 
 
 @click.command()
-@group_options
+@brokers_options
+@group_option
 @json_option
-def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
+def claims(settings: Mapping[str, str], group: str, as_json: bool) -> None:
     """List the ranges that queries have claimed but not confirmed, how old they are, and what to do about them.
 
     \b
@@ -77,10 +76,10 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
     """
-    with GroupAdminProcess(client_settings(bootstrap_server, command_config)) as groups:
+    with GroupAdminProcess(settings) as groups:
         described = groups.describe(group)
     if as_json:
-        click.echo(json_text(json_shape(described)))
+        print_json(json_shape(described))
     else:
         print_claims(described, console_for(sys.stdout), datetime.now(timezone.utc))
 
@@ -113,7 +112,7 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
     if sink_lines(group):
         print_sink(group, console)
         return
-    if unread := other_format_lines(group.other_formats):
+    if unread := other_format_lines(group.partitions):
         console.print(Text("This version cannot read these commit records, so it does not show their claims:"))
         for line in unread:
             console.print(Text(f"  {line}"))
@@ -126,7 +125,17 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
             text = "no committed offset is visible, so it is not known whether anything is claimed."
         console.print(Text(f"group {name}: {text} Brokers show only the topics that this user may describe."))
         return
-    print_table(_table(group, ranges, now, terminal=console.is_terminal), console)
+    names = member_names(group)
+    rows = [
+        (
+            *claimed.partition,
+            *(claimed.claim.range, claimed.claim.range.size, claimed.kind, name_in(names, claimed.member, "-")),
+            *(claimed.claim.stream, time_and_age(claimed.claim.since, now)),
+        )
+        for claimed in ranges
+    ]
+    columns = ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "MEMBER", "STREAM", "SINCE")
+    print_table(make_table(columns, rows, terminal=console.is_terminal), console)
     sizes = total(ranges)
     offsets = f"{count(sizes.in_flight, 'offset')} in flight, {sizes.held} held"
     console.print(Text(f"group {name}, {group.state}: {count(len(ranges), 'range')} claimed but not confirmed, {offsets}"))
@@ -136,19 +145,8 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
             console.print(Text(line))
     console.print()
     if sizes.in_flight:
-        print_paragraphs(IN_FLIGHT, console)
+        console.print(Text(IN_FLIGHT))
     if streams := sorted({claimed.claim.stream for claimed in ranges if claimed.kind == "held"}):
         reason = AWAY if group.members else NOBODY_RUNS
-        print_paragraphs(HELD.format(reason=reason, streams=" or ".join(streams), group=shlex.quote(name)), console)
-
-
-def _table(group: GroupView, ranges: Iterable[Claimed], now: datetime, *, terminal: bool) -> Table:
-    names = member_names(group)
-    columns = ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "MEMBER", "STREAM", "SINCE")
-    table = make_table(columns, terminal=terminal)
-    for claimed in ranges:
-        claim, partition = claimed.claim, claimed.partition
-        member = printable(name_in(names, claimed.member, "-"))
-        cells = (printable(partition.topic), partition.partition, claim.range, claim.range.size, claimed.kind, member)
-        table.add_row(*(Text(str(cell)) for cell in (*cells, claim.stream)), Text(time_and_age(claim.since, now)))
-    return table
+        text = HELD.format(reason=reason, streams=" or ".join(streams), group=shlex.quote(name))
+        console.print(Text(text), soft_wrap=True)  # so that the commands can be copied

@@ -6,10 +6,9 @@ The brokers also delete these groups, but only `offsets.retention.minutes` after
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -18,10 +17,9 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import GroupView, refuse_active
-from spark_groupsource.cli.as_json import Json, iso, json_text, place
-from spark_groupsource.cli.checkpoint_files import Checkpoint
-from spark_groupsource.cli.render import DRY_RUN, console_for, count, printable, time_and_age
-from spark_groupsource.cli.shared_options import client_settings, execute_option, json_option, query_options
+from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
+from spark_groupsource.cli.render import DRY_RUN, Json, console_for, count, iso, place, print_json, printable, time_and_age
+from spark_groupsource.cli.shared_options import brokers_options, execute_option, json_option
 from spark_groupsource.cli.sink_groups import json_transaction, sink_batch, sink_lines
 from spark_groupsource.errors import GroupActive, GroupNotFound, OptionError
 from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS
@@ -38,12 +36,12 @@ query uses a copy of its checkpoint, because a copy has the same id."""
 
 
 @click.command("clean-up")
-@query_options
+@brokers_options
+@click.option("--query", metavar="ID", help="The query's id, from the metadata file in its checkpoint.")
+@click.option("--checkpoint", metavar="PATH", help="Instead of --query: the checkpointLocation, a path or a URI such as s3://...")
 @execute_option
 @json_option
-def clean_up(
-    bootstrap_server: str, query: str | None, checkpoint: str | None, command_config: Path | None, execute: bool, as_json: bool
-) -> None:
+def clean_up(settings: Mapping[str, str], query: str | None, checkpoint: str | None, execute: bool, as_json: bool) -> None:
     """Delete the groups in which the exactly-once sink kept a query's progress. The query must never run again.
 
     Without its groups, the sink cannot tell what the query has written. The brokers also delete them, but only 7 days after the
@@ -56,7 +54,7 @@ def clean_up(
         --checkpoint /data/checkpoints/invoices --execute
     """
     query = chosen_query(query, checkpoint)
-    admin = GroupAdmin(client_settings(bootstrap_server, command_config))
+    admin = GroupAdmin(settings)
     left = left_by(admin, query)
     now = datetime.now(timezone.utc)
     if not as_json:
@@ -66,7 +64,7 @@ def clean_up(
         for view in left.groups:
             admin.delete(view.group)
     if as_json:
-        click.echo(json_text(json_shape(query, left, executed=execute)))
+        print_json(json_shape(query, left, executed=execute))
     elif left.groups:
         click.echo("done" if execute else DRY_RUN)
 
@@ -85,11 +83,18 @@ def chosen_query(query: str | None, checkpoint: str | None) -> str:
 
     Raises:
         OptionError: Neither or both options are set, the id is malformed, or the checkpoint has no id.
+        CheckpointUnreadable: The checkpoint's location cannot be read.
     """
     if (query is None) == (checkpoint is None):
         raise OptionError("Name the query with either --query or --checkpoint.")
     if checkpoint is not None:
-        return Checkpoint(checkpoint).query_id()
+        if (found := CheckpointFiles(checkpoint).query_id()) is not None:
+            return found
+        raise OptionError(
+            f"--checkpoint {without_password(checkpoint)}: there is no metadata file with a query's id. Use the "
+            "query's checkpointLocation. If the checkpoint was deleted, use --query: the id is in the names of the query's "
+            "groups (kafka-consumer-groups.sh --list), in Spark's log, and in the query's progress."
+        )
     if query is None or not is_query(query):
         raise OptionError(
             f"--query {query!r} is not a query's id. An id looks like 5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5, and is in the "

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -14,28 +13,36 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.as_json import Json, json_claimed, json_lowest_claim, json_text, place
-from spark_groupsource.cli.claimed import Claimed, claim_line, claimed_in, claimed_of, total
+from spark_groupsource.cli.claimed import (
+    claim_line,
+    claimed_in,
+    claimed_of,
+    json_claimed,
+    json_lowest_claim,
+    total,
+)
 from spark_groupsource.cli.group_changes import difference_text
 from spark_groupsource.cli.render import (
+    Json,
     console_for,
     count,
     lag_of,
     make_table,
     member_names,
     name_in,
-    number,
     other_format_lines,
+    place,
+    print_json,
+    print_section,
     print_table,
     printable,
 )
-from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+from spark_groupsource.cli.shared_options import brokers_options, group_option, json_option
 from spark_groupsource.cli.sink_groups import (
     OF_A_SINK,
+    as_read,
     json_transaction,
     kept_by_sink,
-    lag_in,
-    position_in,
     read_part,
     sink_batch,
     sink_lines,
@@ -43,9 +50,10 @@ from spark_groupsource.cli.sink_groups import (
 
 
 @click.command()
-@group_options
+@brokers_options
+@group_option
 @json_option
-def describe(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
+def describe(settings: Mapping[str, str], group: str, as_json: bool) -> None:
     """Show a group's members, partitions, offsets and lag.
 
     \b
@@ -76,10 +84,10 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    with GroupAdminProcess(client_settings(bootstrap_server, command_config)) as groups:
+    with GroupAdminProcess(settings) as groups:
         described = groups.describe(group)
     if as_json:
-        click.echo(json_text(json_group(described)))
+        print_json(json_group(described))
     else:
         print_group(described, console_for(sys.stdout), datetime.now(timezone.utc))
 
@@ -128,10 +136,10 @@ def _partition(group: GroupView, view: PartitionView) -> Json:
         **place(view.partition),
         "committed": view.committed,
         "end": view.end,
-        "lag": lag_in(view),
+        "lag": as_read(view).lag,
         "in_flight": in_flight,
         "held": held,
-        "position": position_in(view),
+        "position": as_read(view).position,
         "member_id": None if view.member is None else view.member.member_id,
         "stream": view.stream,
         "other_format": view.other_format,
@@ -156,24 +164,28 @@ def print_group(group: GroupView, console: Console, now: datetime) -> None:
     else:
         console.print("No partition has a committed offset or a member.")
     print_sink(group, console)
-    _print_differences(group, console)
-    _print_claims(ranges, console, now)
-    _print_other_formats(group, console)
-    _print_idle(group, console)
+    names = member_names(group)
+    heading = "members and coordinator disagree (if that lasts: docs/operations.md, The group and a driver disagree):"
+    print_section(heading, [printable(difference_text(difference, names)) for difference in group.differences], console)
+    print_section("claimed but not confirmed:", [claim_line(claimed, now) for claimed in ranges], console)
+    if any(claimed.kind == "held" for claimed in ranges):
+        console.print("What to do about a held range: groupkafka claims")
+    heading = "commit records that this version cannot read, so it does not show their claims:"
+    print_section(heading, other_format_lines(group.partitions), console)
+    idle = [member.member_id for member in group.members if not member.partitions]
+    print_section("members without partitions:", [printable(f"{names[member]}  {member}") for member in idle], console)
 
 
 def partition_table(group: GroupView, *, terminal: bool) -> Table:
     """Return a table with one row per partition."""
     columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "MEMBER", "STREAM")
-    table = make_table(columns, terminal=terminal)
     names = member_names(group)
+    rows = []
     for view in group.partitions:
-        offsets = (view.committed, view.end, lag_in(view), *claimed_sizes(group, view), position_in(view))
-        numbers = (view.partition.partition, *offsets)
-        member = printable(name_in(names, view.member, "-"))
-        stream = view.stream or ("-" if view.other_format is None else f"format {view.other_format}")
-        table.add_row(*map(Text, (printable(view.partition.topic), *map(number, numbers), member, stream)))
-    return table
+        offsets = (view.committed, view.end, as_read(view).lag, *claimed_sizes(group, view), as_read(view).position)
+        stream = view.stream or (None if view.other_format is None else f"format {view.other_format}")
+        rows.append((*view.partition, *offsets, name_in(names, view.member, "-"), stream))
+    return make_table(columns, rows, terminal=terminal)
 
 
 def claimed_sizes(group: GroupView, view: PartitionView) -> tuple[int | None, int | None]:
@@ -193,45 +205,4 @@ def lag_and_claims(group: GroupView) -> str:
 
 def print_sink(group: GroupView, console: Console) -> None:
     """Print what a sink keeps in the group, if anything."""
-    if lines := sink_lines(group):
-        console.print()
-        console.print(Text(f"this group {OF_A_SINK}. It holds:"))
-        for line in lines:
-            console.print(Text(f"  {line}"))
-
-
-def _print_differences(group: GroupView, console: Console) -> None:
-    if group.differences:
-        names = member_names(group)
-        console.print()
-        console.print("members and coordinator disagree (if that lasts: docs/operations.md, The group and a driver disagree):")
-        for difference in group.differences:
-            console.print(Text(f"  {printable(difference_text(difference, names))}"))
-
-
-def _print_claims(ranges: Sequence[Claimed], console: Console, now: datetime) -> None:
-    if ranges:
-        console.print()
-        console.print("claimed but not confirmed:")
-        for claimed in ranges:
-            console.print(Text(f"  {claim_line(claimed, now)}"))
-        if any(claimed.kind == "held" for claimed in ranges):
-            console.print("What to do about a held range: groupkafka claims")
-
-
-def _print_other_formats(group: GroupView, console: Console) -> None:
-    if lines := other_format_lines(group.other_formats):
-        console.print()
-        console.print("commit records that this version cannot read, so it does not show their claims:")
-        for line in lines:
-            console.print(Text(f"  {line}"))
-
-
-def _print_idle(group: GroupView, console: Console) -> None:
-    idle = [member for member in group.members if not member.partitions]
-    if idle:
-        names = member_names(group)
-        console.print()
-        console.print("members without partitions:")
-        for member in idle:
-            console.print(Text(f"  {printable(names[member.member_id])}  {printable(member.member_id)}"))
+    print_section(f"this group {OF_A_SINK}. It holds:", sink_lines(group), console)

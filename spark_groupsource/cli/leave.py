@@ -5,26 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import click
 from rich.text import Text
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.brokers.group_view import GroupView, refuse_active
-from spark_groupsource.cli.as_json import Json, json_text, place
-from spark_groupsource.cli.claimed import claimed_in
-from spark_groupsource.cli.render import console_for, other_format_lines, printable
-from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
-from spark_groupsource.cli.sink_groups import refuse_sink
+from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.cli.claimed import claim_text, claimed_in
+from spark_groupsource.cli.render import Json, console_for, indented, other_format_lines, place, print_json, printable
+from spark_groupsource.cli.shared_options import brokers_options, group_option, json_option
+from spark_groupsource.cli.sink_groups import refuse_changes
 from spark_groupsource.errors import OffsetError, OffsetsInTheWay, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import topic_gone
+from spark_groupsource.options.values import EARLIEST
 from spark_groupsource.partition import TopicPartition, by_topic, listed
-
-EARLIEST = -2
-"""Stands for the start of a partition's log in the `startingOffsets` of Spark's own source."""
 
 NEXT = """\
 Start the query with Spark's own source: format("kafka"), without kafka.group.id, with
@@ -36,7 +31,8 @@ Do not start a query in this group again."""
 
 
 @click.command()
-@group_options
+@brokers_options
+@group_option
 @click.option(
     "--topic",
     "topics",
@@ -45,7 +41,7 @@ Do not start a query in this group again."""
     help="Only this topic. Can be repeated. Default: all of the group's topics.",
 )
 @json_option
-def leave(bootstrap_server: str, group: str, command_config: Path | None, topics: tuple[str, ...], as_json: bool) -> None:
+def leave(settings: Mapping[str, str], group: str, topics: tuple[str, ...], as_json: bool) -> None:
     """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group stopped.
 
     The command writes nothing. Stop all of the group's queries first. The command refuses if any range is claimed. Partitions
@@ -55,30 +51,20 @@ def leave(bootstrap_server: str, group: str, command_config: Path | None, topics
     Example:
       groupkafka leave --bootstrap-server localhost:9092 --group billing
     """
-    admin = GroupAdmin(client_settings(bootstrap_server, command_config))
-    leaving = plan_leaving(admin, admin.describe(group), frozenset(topics))
+    admin = GroupAdmin(settings)
+    starts = plan_leaving(admin, admin.describe(group), frozenset(topics))
     if as_json:
-        click.echo(json_text(json_shape(group, leaving)))
+        print_json(json_shape(group, starts))
         return
     console = console_for(sys.stdout)
-    for partition in leaving.without_commit:
+    for partition in _without_commit(starts):
         console.print(Text(f"no committed offset, so it is read from the beginning: {printable(str(partition))}"))
     console.print(Text(NEXT))
-    click.echo(starting_offsets(leaving.starts))
+    click.echo(json.dumps(by_topic(starts)))
 
 
-@dataclass(frozen=True)
-class Leaving:
-    """Where Spark's own source must start."""
-
-    starts: Mapping[TopicPartition, int]
-    """All partitions of the topics, each with the first offset that the group's queries have not processed."""
-    without_commit: tuple[TopicPartition, ...]
-    """The partitions for which the group has no committed offset."""
-
-
-def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> Leaving:
-    """Return the offsets from which Spark's own source can take over from this group.
+def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> dict[TopicPartition, int]:
+    """Return the offsets from which Spark's own source can take over from this group, for all partitions of the topics.
 
     Args:
         admin: the client for looking up the topics' partitions.
@@ -92,8 +78,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
         OffsetError: An offset is beyond the end of its log, or belongs to another topic with this name.
         BrokerError: See `GroupAdmin`.
     """
-    refuse_active(view)
-    refuse_sink(view)
+    refuse_changes(view)
     _refuse_claims(view, topics)
     committed = {found.partition: found.committed for found in view.partitions if found.committed is not None}
     known = {partition.topic for partition in committed}
@@ -106,23 +91,23 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
         )
     _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})
     existing = {partition for topic in topics or known for partition in admin.partitions_of(topic)}
-    return Leaving(
-        {partition: committed.get(partition, EARLIEST) for partition in sorted(existing)},
-        tuple(sorted(existing - committed.keys())),
-    )
+    return {partition: committed.get(partition, EARLIEST) for partition in sorted(existing)}
+
+
+def _without_commit(starts: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    return [partition for partition, start in starts.items() if start == EARLIEST]
 
 
 def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
     chosen = [claimed for claimed in claimed_in(view) if not topics or claimed.partition.topic in topics]
-    if unread := other_format_lines(view.other_formats):
-        lines = "".join(f"\n  {line}" for line in unread)
+    if unread := other_format_lines(view.partitions):
         raise OffsetsInTheWay(
-            f"The group {view.group} has commit records that this version cannot read. They may contain claims:{lines}"
+            f"The group {view.group} has commit records that this version cannot read. They may contain claims:{indented(unread)}"
         )
     if chosen:
-        lines = "".join(f"\n  {claimed.partition} {claimed.claim.range}: stream {claimed.claim.stream}" for claimed in chosen)
+        ranges = indented(claim_text(claimed.partition, claimed.claim) for claimed in chosen)
         raise OffsetsInTheWay(
-            f"Queries in the group {view.group} have claimed ranges but have not confirmed them:{lines}\n"
+            f"Queries in the group {view.group} have claimed ranges but have not confirmed them:{ranges}\n"
             "These records may or may not have reached the output. Spark's own source would read them again, and every finished "
             "record after them. Restart the query of each stream from its checkpoint with trigger(availableNow=True), so that "
             "it finishes its ranges. Then run this command again. `groupkafka claims` shows how to find the checkpoint, and "
@@ -143,27 +128,22 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
         if topic not in ids or found.committed is None:
             continue
         if isinstance(found.commit, CommitRecord) and topic_gone(found.commit.topic_id, ids[topic]):
-            wrong.append(f"\n  {found.partition}: offset {found.committed} of another topic with this name")
+            wrong.append(f"{found.partition}: offset {found.committed} of another topic with this name")
         elif found.end is not None and found.committed > found.end:
-            wrong.append(f"\n  {found.partition}: offset {found.committed}, the log ends at {found.end}")
+            wrong.append(f"{found.partition}: offset {found.committed}, the log ends at {found.end}")
     if wrong:
         raise OffsetError(
-            f"The group {view.group} has committed offsets that do not match the logs:{''.join(wrong)}\n"
+            f"The group {view.group} has committed offsets that do not match the logs:{indented(wrong)}\n"
             "A topic was deleted and recreated, its log was truncated, or the offset was copied from another cluster. Restart "
             "the group's queries: they report what is lost, and with failOnDataLoss=false they continue in the new log. Then "
             "run this command again."
         )
 
 
-def starting_offsets(starts: Mapping[TopicPartition, int]) -> str:
-    """Return the value of Spark's `startingOffsets` option as one line of JSON."""
-    return json.dumps(by_topic(starts))
-
-
-def json_shape(group: str, leaving: Leaving) -> Json:
+def json_shape(group: str, starts: Mapping[TopicPartition, int]) -> Json:
     """Return the output of `groupkafka leave --json`."""
     return {
         "group": group,
-        "startingOffsets": by_topic(leaving.starts),
-        "without_commit": [place(partition) for partition in leaving.without_commit],
+        "startingOffsets": by_topic(starts),
+        "without_commit": [place(partition) for partition in _without_commit(starts)],
     }

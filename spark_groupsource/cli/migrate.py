@@ -10,24 +10,31 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 import click
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.text import Text
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.brokers.group_view import PartitionView, refuse_active
-from spark_groupsource.checkpoint.files import without_password
-from spark_groupsource.cli.as_json import Json, iso, json_text, place
-from spark_groupsource.cli.checkpoint_files import Checkpoint
-from spark_groupsource.cli.render import DRY_RUN, console_for, other_format_lines, printable, time_and_age
-from spark_groupsource.cli.reset_offsets import OffsetReset, print_moves
-from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
-from spark_groupsource.cli.sink_groups import refuse_sink
-from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source
-from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, TopicNotFound
+from spark_groupsource.brokers.group_view import PartitionView
+from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
+from spark_groupsource.checkpoint.offset_log import source_lines
+from spark_groupsource.cli.render import (
+    DRY_RUN,
+    Json,
+    console_for,
+    indented,
+    iso,
+    other_format_lines,
+    place,
+    print_json,
+    printable,
+    time_and_age,
+)
+from spark_groupsource.cli.reset_offsets import OffsetReset, changeable, log_bounds, print_moves, refuse_changed, resets_to
+from spark_groupsource.cli.shared_options import brokers_options, execute_option, group_option, json_option
+from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source, last_batches
+from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, OptionError, TopicNotFound
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 STATE_STAYS = """\
@@ -46,7 +53,8 @@ Do not start the old query again."""
 
 
 @click.command()
-@group_options
+@brokers_options
+@group_option
 @click.option(
     "--checkpoint",
     required=True,
@@ -63,9 +71,8 @@ Do not start the old query again."""
 @execute_option
 @json_option
 def migrate(
-    bootstrap_server: str,
+    settings: Mapping[str, str],
     group: str,
-    command_config: Path | None,
     checkpoint: str,
     source: str | None,
     uncommitted: str | None,
@@ -83,8 +90,8 @@ def migrate(
       groupkafka migrate --checkpoint /data/checkpoints/billing \\
         --bootstrap-server localhost:9092 --group billing --execute
     """
-    files = Checkpoint(checkpoint)
-    admin = GroupAdmin(client_settings(bootstrap_server, command_config))
+    files = CheckpointFiles(checkpoint)
+    admin = GroupAdmin(settings)
     migration = plan_migration(admin, group, files, source=source, uncommitted=uncommitted)
     if not as_json:
         console = console_for(sys.stdout)
@@ -93,9 +100,10 @@ def migrate(
     if execute:
         execute_migration(admin, files, migration)
     if as_json:
-        click.echo(json_text(json_shape(migration, executed=execute)))
+        print_json(json_shape(migration, executed=execute))
     else:
-        print_next(group, console, executed=execute)
+        # Use Text, because rich would parse brackets in the group's name as markup.
+        console.print(Text(NEXT.format(group=printable(group)) if execute else f"{STOP_FIRST}\n{DRY_RUN}"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class Migration:
 
 
 def plan_migration(
-    admin: GroupAdmin, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
+    admin: GroupAdmin, group: str, checkpoint: CheckpointFiles, *, source: str | None, uncommitted: str | None
 ) -> Migration:
     """Return what a migration would commit, without writing anything.
 
@@ -143,50 +151,52 @@ def plan_migration(
         OffsetsInTheWay: The group belongs to a sink.
         BrokerError: See `GroupAdmin`.
     """
-    last, committed_at = checkpoint.last_batches()
+    last, committed_at = _last_batches(checkpoint)
     batch = batch_to_carry(last, uncommitted)
-    name, offsets = choose_source(checkpoint.offsets(batch), source)
+    name, offsets = choose_source(source_lines(checkpoint.read(f"offsets/{batch}")), source)
     known = _partitions_of(admin, group)
     existing = _existing(admin, {partition.topic for partition in offsets})
-    starts = admin.offsets_at(existing, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = admin.offsets_at(existing, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    carried = {partition: offsets.get(partition, starts[partition]) for partition in existing}
+    bounds = log_bounds(admin, existing)
+    carried = {partition: offsets.get(partition, bounds[partition].start) for partition in existing}
     deleted = tuple(sorted(offsets.keys() - existing))
-    _refuse_other_logs(carried, ends, deleted)
-    resets = []
-    for partition, offset in sorted(carried.items()):
-        view = known.get(partition)
-        claims = () if view is None else view.open + view.owed
-        other_format = None if view is None else view.other_format
-        resets.append(OffsetReset(partition, None if view is None else view.committed, offset, claims, other_format))
+    _refuse_other_logs(carried, bounds, deleted)
     return Migration(
         group=group,
         checkpoint=without_password(checkpoint.location),
-        query=checkpoint.files.query_id(),
+        query=checkpoint.query_id(),
         last=last,
         batch=batch,
         committed_at=committed_at,
         source=name,
-        resets=tuple(resets),
+        resets=resets_to(known, carried),
         added=frozenset(existing - offsets.keys()),
         expired={
-            partition: OffsetRange(offset, starts[partition])
+            partition: OffsetRange(offset, bounds[partition].start)
             for partition, offset in sorted(carried.items())
-            if offset < starts[partition]
+            if offset < bounds[partition].start
         },
         deleted=deleted,
-        stateful=checkpoint.has_state(),
+        stateful=not checkpoint.is_empty("state"),
     )
+
+
+def _last_batches(checkpoint: CheckpointFiles) -> tuple[LastBatches, datetime | None]:
+    """Return the last micro-batches, and the time when the last one was committed."""
+    offsets, commits = checkpoint.batches("offsets"), checkpoint.batches("commits")
+    if not offsets and not commits:
+        raise OptionError(
+            f"--checkpoint {without_password(checkpoint.location)}: this is not a streaming query's checkpoint, which has "
+            "the offsets and commits folders with a file for each micro-batch. Use the query's checkpointLocation."
+        )
+    last = last_batches(offsets, commits)
+    return last, commits[last.committed].mtime
 
 
 def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, PartitionView]:
     try:
-        view = admin.describe(group)
+        return changeable(admin, group)
     except GroupNotFound:
         return {}  # the usual case: the commits will create the group
-    refuse_active(view)
-    refuse_sink(view)
-    return {found.partition: found for found in view.partitions}
 
 
 def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
@@ -205,19 +215,19 @@ def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
 
 
 def _refuse_other_logs(
-    carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], deleted: Collection[TopicPartition]
+    carried: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, OffsetRange], deleted: Collection[TopicPartition]
 ) -> None:
     """Raise OffsetError if the offsets cannot belong to these logs. A topic's offsets and number of partitions only grow."""
     topics = {partition.topic for partition in carried}
     ahead = [
-        f"\n  {partition}: offset {offset}, the log ends at {ends[partition]}"
+        f"{partition}: offset {offset}, the log ends at {bounds[partition].end}"
         for partition, offset in sorted(carried.items())
-        if offset > ends[partition]
+        if offset > bounds[partition].end
     ]
-    ahead += [f"\n  {partition}: the topic has no such partition" for partition in deleted if partition.topic in topics]
+    ahead += [f"{partition}: the topic has no such partition" for partition in deleted if partition.topic in topics]
     if ahead:
         raise OffsetError(
-            f"Nothing was changed. The checkpoint is ahead of the logs:{''.join(ahead)}\n"
+            f"Nothing was changed. The checkpoint is ahead of the logs:{indented(ahead)}\n"
             "Either --bootstrap-server is not the cluster that the old query reads, or a topic was deleted and recreated, or "
             "its log was truncated. Check --bootstrap-server. If it is right, start the old query: it reports what is lost, and "
             "with failOnDataLoss=false it continues. Then migrate."
@@ -235,30 +245,32 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         OffsetsInTheWay: The group has claims, commit records in another format, or other offsets that may not be replaced.
     """
     group = migration.group
-    formats = {reset.partition: reset.other_format for reset in migration.resets if reset.other_format is not None}
-    if unread := other_format_lines(formats):
-        lines = "".join(f"\n  {line}" for line in unread)
+    if unread := other_format_lines(reset.seen for reset in migration.resets):
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {group} has commit records in formats that this version cannot read:{lines}\n"
+            f"Nothing was changed. The group {group} has commit records in formats that this version cannot read:"
+            f"{indented(unread)}\n"
             "These records may contain claims. Follow the advice in these lines, or migrate into another group and start the new "
             "query in that group."
         )
-    if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
+    if claimed := [str(reset.seen.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
             f"Nothing was changed. Queries in the group {group} have claimed ranges in {', '.join(claimed)} but have not "
             "confirmed them (`groupkafka claims` lists them). Migrate into another group, and start the new query in that "
             "group. Or restart the queries that have these claims, and migrate when nothing is claimed."
         )
-    replaced = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
+    replaced = [
+        f"{reset.seen.partition}: {reset.seen.committed}, would become {reset.new}"
+        for reset in migration.resets
+        if reset.difference
+    ]
     if replaced and not overwrite:
-        listed = "".join(f"\n  {reset.partition}: {reset.current}, would become {reset.new}" for reset in replaced)
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {group} has already committed other offsets:{listed}\n"
+            f"Nothing was changed. The group {group} has already committed other offsets:{indented(replaced)}\n"
             "Check that this is the right group. If so, replace these offsets with --overwrite."
         )
 
 
-def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migration) -> None:
+def execute_migration(admin: GroupAdmin, checkpoint: CheckpointFiles, migration: Migration) -> None:
     """Commit the offsets to the group.
 
     Raises:
@@ -267,19 +279,13 @@ def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migr
         OffsetsInTheWay: The group has committed since it was described.
         BrokerError: See `GroupAdmin`.
     """
-    if checkpoint.last_batches()[0] != migration.last:
+    if _last_batches(checkpoint)[0] != migration.last:
         raise OffsetError(
             "Nothing was changed. The checkpoint has changed since this command read it, so the old query is running. Stop the "
             "query, then migrate."
         )
-    committed = {partition: view.committed for partition, view in _partitions_of(admin, migration.group).items()}
-    if any(committed.get(reset.partition) != reset.current for reset in migration.resets):
-        raise OffsetsInTheWay(
-            f"Nothing was changed. The group {migration.group} has committed offsets since this command described it. Run the "
-            "command again."
-        )
-    changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
-    if changed:
+    refuse_changed(migration.group, migration.resets, _partitions_of(admin, migration.group))
+    if changed := {reset.seen.partition: reset.new for reset in migration.resets if reset.difference != 0}:
         admin.alter_offsets(migration.group, changed)
 
 
@@ -296,12 +302,12 @@ def json_shape(planned: Migration, *, executed: bool) -> Json:
         "source": planned.source,
         "partitions": [
             {
-                **place(reset.partition),
-                "current": reset.current,
+                **place(reset.seen.partition),
+                "current": reset.seen.committed,
                 "new": reset.new,
-                "other_format": reset.other_format,
-                "added": reset.partition in planned.added,
-                "expired": planned.expired[reset.partition].size if reset.partition in planned.expired else 0,
+                "other_format": reset.seen.other_format,
+                "added": reset.seen.partition in planned.added,
+                "expired": planned.expired.get(reset.seen.partition, OffsetRange(0, 0)).size,
             }
             for reset in planned.resets
         ],
@@ -334,9 +340,3 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
         console.print(Text(f"topic no longer in Kafka, so not migrated: {printable(str(partition))}"))
     if migration.stateful:
         console.print(Text(STATE_STAYS))
-
-
-def print_next(group: str, console: Console, *, executed: bool) -> None:
-    """Print the next steps, after `groupkafka migrate` has committed the offsets or only shown them."""
-    # Use Text, because rich would parse brackets in the group's name as markup.
-    console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))

@@ -1,28 +1,32 @@
-"""Prints tables and paragraphs for a terminal, or as plain aligned text for a file or a pipe, and gives members unique names."""
+"""Prints tables and sections for a terminal, or as plain text for a file or a pipe, and prints JSON and unique names.
+
+In JSON, later versions may add fields, but rename and remove none. Offsets and counts are numbers, or `null` if unknown. Times
+are ISO 8601 in UTC. Lists are sorted by topic and partition, and members by client id and member id. Names are not changed, but
+all non-ASCII characters are escaped.
+"""
 
 from __future__ import annotations
 
-import re
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
-from textwrap import fill
-from typing import TextIO
+from typing import Any, TextIO
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.brokers.group_view import GroupMember, GroupView
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.handoff.commit_record import VERSION
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import another_version
 
+Json = dict[str, Any]
+
 _UNLIMITED = 10_000
 """The line width when the output is not a terminal."""
-
-_PARAGRAPH = 120
-"""The paragraph width when the output is not a terminal."""
 
 SHORTEST = 4
 """The minimum number of characters from the member id that are added to names that would otherwise be equal."""
@@ -58,10 +62,29 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
     """Describe a time in UTC and how long ago it was, or return "not known" for `None`."""
     if seconds is None:
         return "not known"
-    time = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    minutes = max(0, round((now - time).total_seconds())) // 60
+    minutes = max(0, round(now.timestamp() - seconds)) // 60
     ago = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} d"
-    return f"{time:%Y-%m-%dT%H:%M:%SZ} ({ago} ago)"
+    return f"{iso_or_none(seconds)} ({ago} ago)"
+
+
+def print_json(value: Json) -> None:
+    """Print the value as indented JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def iso(time: datetime) -> str:
+    """Format a time as ISO 8601 in UTC, without fractions of a second."""
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def iso_or_none(seconds: int | None) -> str | None:
+    """Format a Unix time in seconds as ISO 8601, or return `None` for `None`."""
+    return None if seconds is None else iso(datetime.fromtimestamp(seconds, tz=timezone.utc))
+
+
+def place(partition: TopicPartition) -> Json:
+    """Return the two JSON fields that identify a partition."""
+    return {"topic": partition.topic, "partition": partition.partition}
 
 
 def lag_of(group: GroupView) -> str:
@@ -71,11 +94,12 @@ def lag_of(group: GroupView) -> str:
     return f"lag {known}" + (f", of which finished {group.finished_lag}" if group.finished_lag else "")
 
 
-def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) -> Table:
-    """Return an empty table with these columns.
+def make_table(names: Iterable[str], rows: Iterable[Iterable[object]], *, terminal: bool, one_line: bool = False) -> Table:
+    """Return a table.
 
     Args:
         names: The names of the columns.
+        rows: The values in each row, see `cell`.
         terminal: Whether the table is for a terminal, where long names are wrapped.
         one_line: Whether each row takes only one line, even if that truncates names on a narrow terminal.
     """
@@ -88,20 +112,28 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
             overflow="ellipsis" if one_line and not right else "fold",
             no_wrap=not terminal or right or one_line,
         )
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
     return table
 
 
-def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
+def other_format_lines(views: Iterable[PartitionView]) -> list[str]:
     """Return a line for each partition whose commit record is in a format that this version cannot read."""
     return [
-        another_version(f"the commit record of {printable(str(partition))}", version, VERSION)
-        for partition, version in sorted(formats.items())
+        another_version(f"the commit record of {printable(str(view.partition))}", view.other_format, VERSION)
+        for view in views
+        if view.other_format is not None
     ]
 
 
-def number(value: float | None) -> str:
-    """Return the value as a string, or `-` for `None`."""
-    return "-" if value is None else str(value)
+def indented(lines: Iterable[str]) -> str:
+    """Return the lines as a list in an error, each after a line break and two spaces."""
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def cell(value: object) -> str:
+    """Return a value as text that is safe to print, or `-` for `None`."""
+    return "-" if value is None else printable(str(value))
 
 
 def print_table(table: Table, console: Console) -> None:
@@ -115,18 +147,10 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(line.rstrip()))
 
 
-def print_paragraphs(text: str, console: Console) -> None:
-    """Print each line of the text as a paragraph. Wrapped lines align with the beginning of the paragraph or list item.
-
-    A line that begins with a command is not wrapped, so that it can be copied.
-    """
-    width = console.width if console.is_terminal else _PARAGRAPH
-    for line in text.split("\n"):
-        beginning = re.match(r" *(\d\. )?", line)
-        indent = " " * (beginning.end() if beginning is not None else 0)
-        command = line.lstrip().startswith(("groupkafka ", "grep "))
-        shown = line if command else fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        console.print(Text(shown), soft_wrap=True)
+def print_section(heading: str, lines: Collection[str], console: Console) -> None:
+    """Print an empty line, the heading, and the indented lines. Print nothing if there are no lines."""
+    for line in ("", heading, *(f"  {line}" for line in lines)) if lines else ():
+        console.print(Text(line))
 
 
 def member_names(*groups: GroupView) -> dict[str, str]:
@@ -146,8 +170,13 @@ def member_names(*groups: GroupView) -> dict[str, str]:
         # A static member gets a new member id when it restarts, but is still the same member.
         if len({identity(member) for member in namesakes}) == 1:
             names |= dict.fromkeys((member.member_id for member in namesakes), name)
-        else:
-            names |= _told_apart(name, {member.member_id: _own_part(member) for member in namesakes})
+            continue
+        # A classic group's coordinator puts the client id in front of each member id.
+        parts = {member.member_id: member.member_id.removeprefix(f"{member.client_id}-") for member in namesakes}
+        longest = max(map(len, parts.values()))
+        enough = (length for length in range(SHORTEST, longest) if len({part[:length] for part in parts.values()}) == len(parts))
+        length = next(enough, longest)
+        names |= {member_id: f"{name}#{part[:length]}" for member_id, part in parts.items()}
     return names
 
 
@@ -159,19 +188,3 @@ def identity(member: GroupMember | None) -> str | None:
 def name_in(names: Mapping[str, str], member: GroupMember | None, nobody: str) -> str:
     """Return the member's name, or the value of `nobody` if there is no member."""
     return nobody if member is None else names.get(member.member_id, member.name)
-
-
-def _own_part(member: GroupMember) -> str:
-    """Return the member id without the client id that a classic group's coordinator puts in front of it."""
-    return member.member_id.removeprefix(f"{member.client_id}-")
-
-
-def _told_apart(name: str, parts: Mapping[str, str]) -> dict[str, str]:
-    length = _length(parts.values())
-    return {member_id: f"{name}#{part[:length]}" for member_id, part in parts.items()}
-
-
-def _length(parts: Collection[str]) -> int:
-    longest = max(len(part) for part in parts)
-    enough = (length for length in range(SHORTEST, longest) if len({part[:length] for part in parts}) == len(parts))
-    return next(enough, longest)

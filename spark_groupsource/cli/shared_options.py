@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import click
 
 from spark_groupsource.kafka_settings.translation import translate
 from spark_groupsource.options.properties_file import read_properties
 
-Command = TypeVar("Command", bound=Callable[..., None])
 
+def brokers_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the brokers and for a client settings file. The command gets the client's settings as `settings`."""
 
-def group_options(command: Command) -> Command:
-    """Add the options for a command about a group: the brokers, the group, and a client settings file."""
-    return _about(
-        click.option(
-            "--group", required=True, metavar="GROUP", callback=_name, help="The consumer group: kafka.group.id of its queries."
-        ),
-        command,
+    @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster.")
+    @click.option(
+        "--command-config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="A Java properties file with client settings, such as security.protocol and sasl.jaas.config.",
     )
+    @functools.wraps(command)
+    def with_settings(bootstrap_server: str, command_config: Path | None, **given: Any) -> None:
+        command(client_settings(bootstrap_server, command_config), **given)
+
+    return with_settings
 
 
-def topic_options(command: Command) -> Command:
-    """Add the options for a command about a topic: the brokers, the topic, and a client settings file."""
-    return _about(click.option("--topic", required=True, metavar="TOPIC", callback=_name, help="The topic."), command)
-
-
-def query_options(command: Command) -> Command:
-    """Add the options for a command about a query's sink: the brokers, the query, and a client settings file."""
-    query = click.option("--query", metavar="ID", help="The query's id, from the metadata file in its checkpoint.")
-    checkpoint = click.option(
-        "--checkpoint", metavar="PATH", help="Instead of --query: the checkpointLocation, a path or a URI such as s3://..."
-    )
-    return _about(lambda command: query(checkpoint(command)), command)
-
-
-def _about(name_option: Callable[[Command], Command], command: Command) -> Command:
-    options = (
-        click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),
-        name_option,
-        click.option(
-            "--command-config",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="A Java properties file with client settings, such as security.protocol and sasl.jaas.config.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
+def name(_context: click.Context, _option: click.Parameter, name: str) -> str:
     """Refuse a name that no group or topic can have. If a name is not UTF-8, librdkafka would abort the process."""
     try:
         name.encode()
@@ -65,16 +41,13 @@ def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
     return name
 
 
-def json_option(command: Command) -> Command:
-    """Add the `--json` option."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON. docs/command-line.md describes the fields.")(command)
-
-
-def execute_option(command: Command) -> Command:
-    """Add the `--execute` option."""
-    return click.option(
-        "--execute", is_flag=True, help="Make the change. Without this option, the command only shows what it would do."
-    )(command)
+group_option = click.option(
+    "--group", required=True, metavar="GROUP", callback=name, help="The consumer group: kafka.group.id of its queries."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON. docs/command-line.md describes the fields.")
+execute_option = click.option(
+    "--execute", is_flag=True, help="Make the change. Without this option, the command only shows what it would do."
+)
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:

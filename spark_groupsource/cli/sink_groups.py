@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_groupsource.brokers.group_view import GroupView, PartitionView
-from spark_groupsource.cli.as_json import Json, iso_or_none
-from spark_groupsource.cli.render import printable
+from spark_groupsource.brokers.group_view import GroupView, PartitionView, refuse_active
+from spark_groupsource.cli.render import Json, indented, iso_or_none, printable
 from spark_groupsource.errors import OffsetsInTheWay
 from spark_groupsource.sink.names import reach_group
 from spark_groupsource.sink.token import kind_of, own_mark
@@ -31,19 +30,9 @@ def read_part(view: GroupView) -> GroupView | None:
     return replace(view, partitions=read) if read or not view.partitions else None
 
 
-def lag_in(seen: PartitionView) -> int | None:
-    """Return a partition's lag, or `None` if it is unknown or the sink committed the offset."""
-    return None if kept_by_sink(seen) else seen.lag
-
-
-def lag_unknown_in(seen: PartitionView) -> bool:
-    """Return whether a partition has a lag that is unknown."""
-    return seen.lag_unknown and not kept_by_sink(seen)
-
-
-def position_in(seen: PartitionView) -> int | None:
-    """Return where the group's queries continue in a partition, or `None` if unknown or the sink committed the offset."""
-    return None if kept_by_sink(seen) else seen.position
+def as_read(seen: PartitionView) -> PartitionView:
+    """Return a partition as its readers see it: without lag and position if the sink committed its offset."""
+    return replace(seen, commit=None, end=0) if kept_by_sink(seen) else seen
 
 
 def sink_batch(seen: PartitionView) -> int | None:
@@ -93,16 +82,17 @@ def _text(group: str, seen: PartitionView) -> str | None:
     return f"process {opener.pid} on {opener.host} may have a transaction open, since {iso_or_none(opener.at)}"
 
 
-def refuse_sink(view: GroupView) -> None:
-    """Refuse to change offsets in a group in which the sink keeps its progress.
+def refuse_changes(view: GroupView) -> None:
+    """Refuse to change offsets, or to take over from a group, that has members or in which a sink keeps its progress.
 
     Raises:
+        GroupActive: The group has members.
         OffsetsInTheWay: The sink keeps something in the group.
     """
+    refuse_active(view)
     if lines := sink_lines(view):
-        kept = "".join(f"\n  {line}" for line in lines)
         raise OffsetsInTheWay(
-            f"Nothing was changed. The group {view.group} {OF_A_SINK}. It holds:{kept}\n"
+            f"Nothing was changed. The group {view.group} {OF_A_SINK}. It holds:{indented(lines)}\n"
             "Without these offsets, the query could no longer tell which rows it has written. Check the group's name (--group). "
             "To write everything again, start the query with a new checkpoint."
         )

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
+from spark_groupsource.checkpoint.offset_log import offsets_by_stream
 from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
-from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.values import TOPIC_NAME, offsets_value
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, topics_of
 
 NO_OFFSET = "-"
 """The line for a source that has no offset yet."""
@@ -112,7 +110,7 @@ def choose_source(lines: Mapping[str, str], chosen: str | None) -> tuple[str, di
         OffsetError: There is no Kafka source.
     """
     kafka = {source: offsets for source, line in lines.items() if (offsets := kafka_offsets(line)) is not None}
-    listed = "".join(f"\n  --source {source}  {', '.join(_topics(offsets))}" for source, offsets in kafka.items())
+    listed = "".join(f"\n  --source {source}  {', '.join(sorted(topics_of(offsets)))}" for source, offsets in kafka.items())
     if chosen is not None:
         if chosen not in kafka:
             raise OptionError(
@@ -126,17 +124,12 @@ def choose_source(lines: Mapping[str, str], chosen: str | None) -> tuple[str, di
     return next(iter(kafka.items()))
 
 
-def _topics(offsets: Mapping[TopicPartition, int]) -> list[str]:
-    return sorted({partition.topic for partition in offsets})
-
-
 def _what_else(lines: Mapping[str, str]) -> str:
-    for line in lines.values():
-        if (group := _group_of_ours(line)) is not None:
-            return (
-                f"This is the checkpoint of a groupkafka query in the consumer group {group!r}, so there is nothing to migrate. "
-                "To continue, start a groupkafka query from this checkpoint, with kafka.group.id set to that group."
-            )
+    if ours := list(offsets_by_stream(lines.values()).values()):
+        return (
+            f"This is the checkpoint of a groupkafka query in the consumer group {ours[0]['group']!r}, so there is nothing to "
+            "migrate. To continue, start a groupkafka query from this checkpoint, with kafka.group.id set to that group."
+        )
     if all(line == NO_OFFSET for line in lines.values()):
         return (
             "The checkpoint's last micro-batch has no offset from any source, so there is nothing to migrate. Start the "
@@ -146,10 +139,3 @@ def _what_else(lines: Mapping[str, str]) -> str:
         "The checkpoint has no offsets from Spark's Kafka source, because its query reads from another source. Nothing was "
         "changed. Check the path (--checkpoint)."
     )
-
-
-def _group_of_ours(line: str) -> str | None:
-    try:
-        return PlanOffset.model_validate_json(line).group
-    except ValidationError:
-        return None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import NoReturn
 
 import click
 from rich.console import Console, Group
@@ -22,17 +21,13 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.as_json import Json, iso, json_text
 from spark_groupsource.cli.claimed import claim_line, claimed_in
 from spark_groupsource.cli.describe import claimed_sizes, json_group, lag_and_claims
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
-from spark_groupsource.cli.render import NUMBERS, console_for, count, make_table, member_names, name_in, number, printable
-from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
-from spark_groupsource.cli.sink_groups import lag_in, lag_unknown_in
+from spark_groupsource.cli.render import NUMBERS, cell, console_for, count, iso, make_table, member_names, name_in, printable
+from spark_groupsource.cli.shared_options import brokers_options, group_option, json_option
+from spark_groupsource.cli.sink_groups import as_read
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MOST_EVENTS = 12
 """The maximum number of events in the live view."""
@@ -42,7 +37,8 @@ MOST_DELAYING = 3
 
 
 @click.command()
-@group_options
+@brokers_options
+@group_option
 @click.option(
     "--interval",
     type=click.FloatRange(0.2, 3600),
@@ -52,7 +48,7 @@ MOST_DELAYING = 3
     help="How often to ask the brokers.",
 )
 @json_option
-def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
+def top(settings: Mapping[str, str], group: str, interval: float, as_json: bool) -> None:
     """Watch a group until Ctrl-C: members, partitions, lag, rates and events.
 
     Events are members that join or leave, partitions that move, and claims that a query leaves behind. On a terminal the view is
@@ -72,14 +68,15 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
       groupkafka top --bootstrap-server localhost:9092 --group orders
     """
     console = console_for(sys.stdout)
-    with suppress(KeyboardInterrupt), ExitStack() as ends:
-        groups = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
-        show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
+    with suppress(KeyboardInterrupt), GroupAdminProcess(settings) as groups:
         if console.is_terminal and not as_json:
             # Exit through an exception, so that the view restores the terminal on SIGTERM, too.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-            show = ends.enter_context(LiveView(console))
-        watch(groups.describe, group, show, interval)
+            view = LiveView(console)
+            with view:
+                watch(groups.describe, group, view.show, interval)
+        text_of = json_line if as_json else plain_text
+        watch(groups.describe, group, lambda snapshot: click.echo(text_of(snapshot)), interval)
 
 
 @dataclass(frozen=True)
@@ -92,16 +89,11 @@ class Snapshot:
     rates: Rates = field(default_factory=Rates)
     events: tuple[GroupEvent, ...] = ()
     trouble: str | None = None
+    is_first: bool = False
+    """Whether this is the first snapshot with an answer."""
 
 
-class Show(Protocol):
-    """A way to display snapshots."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show the next snapshot."""
-
-
-def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
+def watch(describe: Callable[[str], GroupView], group: str, show: Callable[[Snapshot], None], interval_s: float) -> NoReturn:
     """Describe the group every `interval_s` seconds, forever, and show each answer or failure to answer.
 
     Raises:
@@ -122,79 +114,62 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
         else:
             now = time.monotonic()
             rates, events = changes.since_last(view, now - described_at)
-            snapshot = Snapshot(group, datetime.now(timezone.utc), view, rates, tuple(events))
+            snapshot = Snapshot(group, datetime.now(timezone.utc), view, rates, tuple(events), is_first=snapshot.view is None)
             described_at = now
-        show.show(snapshot)
+        show(snapshot)
         time.sleep(max(0.0, began_at + interval_s - time.monotonic()))
 
 
-class JsonLines:
-    """Writes each snapshot as a JSON object on one line."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Write the snapshot as JSON."""
-        if snapshot.trouble is not None or snapshot.view is None:
-            shown = json_failure(datetime.now(timezone.utc), snapshot.group, snapshot.trouble or "")
-        else:
-            shown = json_snapshot(snapshot.at, snapshot.view, snapshot.rates, snapshot.events)
-        self._write(json_text(shown, lines=True))
-
-
-class PlainLines:
-    """Writes a line for each snapshot and event, after first writing a line for each member and its partitions."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
-        self._members_shown = False
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Write the events and a summary."""
-        if snapshot.trouble is not None or snapshot.view is None:
-            self._line(datetime.now(timezone.utc), f"no answer: {snapshot.trouble}")
-            return
-        if not self._members_shown:
-            self._members_shown = True
-            names = member_names(snapshot.view)
-            for member in snapshot.view.members:
-                partitions = " ".join(map(str, sorted(member.partitions))) or "no partition"
-                self._line(snapshot.at, f"member {names[member.member_id]}: {partitions}")
-        for event in snapshot.events:
-            self._line(snapshot.at, f"{event.kind} {event.text}")
-        self._line(snapshot.at, _summary(snapshot.view, snapshot.rates))
-
-    def _line(self, at: datetime, text: str) -> None:
-        self._write(f"{iso(at)} {printable(text)}")
+def json_line(snapshot: Snapshot) -> str:
+    """Return one line of `groupkafka top --json`: the `describe` JSON, with the rates and events since the previous line."""
+    view, rates = snapshot.view, snapshot.rates
+    if view is None or snapshot.trouble is not None:
+        return json.dumps({"at": iso(datetime.now(timezone.utc)), "group": snapshot.group, "error": snapshot.trouble})
+    shown = json_group(view)
+    for fields, of_partition in zip(shown["partitions"], view.partitions, strict=True):
+        fields["produced_per_second"] = rates.produced.get(of_partition.partition)
+        fields["committed_per_second"] = rates.committed.get(of_partition.partition)
+    shown |= {
+        "produced_per_second": rates.all_produced,
+        "committed_per_second": rates.all_committed,
+        "events": [{"event": event.kind, "text": event.text} for event in snapshot.events],
+    }
+    return json.dumps({"at": iso(snapshot.at), **shown})
 
 
-class LiveView:
+def plain_text(snapshot: Snapshot) -> str:
+    """Return a line for each event and one for the group. The first answer also has one for each member and its partitions."""
+    view, at = snapshot.view, snapshot.at
+    if view is None or snapshot.trouble is not None:
+        at, texts = datetime.now(timezone.utc), [f"no answer: {snapshot.trouble}"]
+    else:
+        names = member_names(view)
+        owned = {member.member_id: " ".join(map(str, sorted(member.partitions))) for member in view.members if snapshot.is_first}
+        texts = [f"member {names[member_id]}: {partitions or 'no partition'}" for member_id, partitions in owned.items()]
+        texts += [f"{event.kind} {event.text}" for event in snapshot.events]
+        texts.append(_summary(view, snapshot.rates))
+    return "\n".join(f"{iso(at)} {printable(text)}" for text in texts)
+
+
+class LiveView(Live):
     """Fills the terminal with a live view, redraws it twice a second and for each snapshot, and restores the terminal on exit."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
         self._snapshot: Snapshot | None = None
         self._events: deque[str] = deque(maxlen=MOST_EVENTS)
-        self._live = Live(console=console, screen=True, get_renderable=self._render, refresh_per_second=2)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._live.stop()
+        super().__init__(console=console, screen=True, refresh_per_second=2)
 
     def show(self, snapshot: Snapshot) -> None:
         """Add the events and redraw the view."""
         self._events.extend(f"{snapshot.at:%H:%M:%S} {event.kind} {event.text}" for event in snapshot.events)
         self._snapshot = snapshot
-        self._live.refresh()
+        self.refresh()
 
-    def _render(self) -> Group:
+    def get_renderable(self) -> Group:
+        """Return what the terminal shows now. Also called between snapshots."""
         if self._snapshot is None:
             return Group(Text("looking at the group ..."))
-        size = self._console.size
+        size = self.console.size
         return Group(*live_parts(self._snapshot, list(self._events), size.width, size.height, datetime.now(timezone.utc)))
 
 
@@ -229,7 +204,7 @@ def live_parts(snapshot: Snapshot, events: list[str], width: int, height: int, n
 
 
 def _summary(view: GroupView, rates: Rates) -> str:
-    produced, committed = number(rates.all_produced), number(rates.all_committed)
+    produced, committed = cell(rates.all_produced), cell(rates.all_committed)
     summary = (
         f"{view.state}, {count(len(view.members), 'member')}, partitions {len(view.partitions)}, {lag_and_claims(view)}, "
         f"produced {produced}/s, committed {committed}/s"
@@ -243,24 +218,19 @@ def _summary(view: GroupView, rates: Rates) -> str:
 
 
 def _members(view: GroupView, rates: Rates) -> Table:
-    table = make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), terminal=True, one_line=True)
     names = member_names(view)
+    rows = []
     for member in view.members:
-        owned = [partition for partition in view.partitions if partition.partition in member.partitions]
+        owned = [as_read(partition) for partition in view.partitions if partition.partition in member.partitions]
         speed = [rates.committed[partition.partition] for partition in owned if partition.partition in rates.committed]
-        lag = None if any(map(lag_unknown_in, owned)) else sum(lag_in(partition) or 0 for partition in owned)
-        cells = (len(owned), lag, round(sum(speed), 1) if speed else None)
-        table.add_row(Text(printable(names[member.member_id])), *(Text(number(cell)) for cell in cells))
-    return table
+        lag = None if any(partition.lag_unknown for partition in owned) else sum(partition.lag or 0 for partition in owned)
+        rows.append((names[member.member_id], len(owned), lag, round(sum(speed), 1) if speed else None))
+    return make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), rows, terminal=True, one_line=True)
 
 
-_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
-_LEFT_OUT: Sequence[frozenset[str]] = (
-    frozenset(),
-    frozenset({"PRODUCED/S", "COMMITTED/S"}),
-    frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER"}),
-    frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER", "IN FLIGHT", "HELD"}),
-)
+_RATES = ("PRODUCED/S", "COMMITTED/S")
+_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", *_RATES, "MEMBER")
+_LEFT_OUT = ((), _RATES, (*_RATES, "MEMBER"), (*_RATES, "MEMBER", "IN FLIGHT", "HELD"))
 """Which columns to drop on a narrow terminal, smallest set first."""
 
 _NAME_WIDTH = 12
@@ -296,39 +266,17 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
     """Return a partition table. If not all partitions fit, show those with an unknown lag first, then those with the most lag."""
     shown = list(view.partitions)
     if len(shown) > room:
-        shown = sorted(shown, key=lambda partition: (not lag_unknown_in(partition), -(lag_in(partition) or 0)))[: room - 1]
+        shown = sorted(shown, key=lambda seen: (not as_read(seen).lag_unknown, -(as_read(seen).lag or 0)))[: room - 1]
     names = member_names(view)
     rows = []
     for row in shown:
         speeds = (rates.produced.get(row.partition), rates.committed.get(row.partition))
-        cells = (row.partition.partition, row.committed, row.end, lag_in(row), *claimed_sizes(view, row), *speeds)
-        member = printable(name_in(names, row.member, "-"))
-        rows.append((printable(row.partition.topic), *map(number, cells), member))
+        offsets = (row.committed, row.end, as_read(row).lag, *claimed_sizes(view, row))
+        rows.append([cell(value) for value in (*row.partition, *offsets, *speeds, name_in(names, row.member, "-"))])
     columns = _columns(rows, width)
-    table = make_table((_COLUMNS[place] for place in columns), terminal=True, one_line=True)
+    texts = [[_cut(row[place], needed) for place, needed in columns.items()] for row in rows]
+    table = make_table((_COLUMNS[place] for place in columns), texts, terminal=True, one_line=True)
     for column, needed in zip(table.columns, columns.values(), strict=True):
         column.width = needed  # otherwise rich would truncate numbers as well
-    for texts in rows:
-        table.add_row(*(Text(_cut(texts[place], needed)) for place, needed in columns.items()))
     hidden = len(view.partitions) - len(shown)
     return [table, Text(f"and {hidden} more, with the same lag or less", style="dim")] if hidden else [table]
-
-
-def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
-    """Return one line of `groupkafka top --json`: the `describe` JSON, with the rates and events since the previous line."""
-    shown = json_group(view)
-    for fields, of_partition in zip(shown["partitions"], view.partitions, strict=True):
-        fields["produced_per_second"] = rates.produced.get(of_partition.partition)
-        fields["committed_per_second"] = rates.committed.get(of_partition.partition)
-    return {
-        "at": iso(at),
-        **shown,
-        "produced_per_second": rates.all_produced,
-        "committed_per_second": rates.all_committed,
-        "events": [{"event": event.kind, "text": event.text} for event in events],
-    }
-
-
-def json_failure(at: datetime, group_id: str, reason: str) -> Json:
-    """Return the `groupkafka top --json` line to print when the brokers did not answer."""
-    return {"at": iso(at), "group": group_id, "error": reason}

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
-from spark_groupsource.cli.as_json import Json, iso_or_none, json_text, place
-from spark_groupsource.cli.openers import Candidate, Openers, openers
-from spark_groupsource.cli.render import console_for, make_table, number, print_table, printable, time_and_age
-from spark_groupsource.cli.shared_options import client_settings, json_option, topic_options
-from spark_groupsource.cli.visibility import Visibility, visibility_of
+from spark_groupsource.cli.open_transactions import Candidate, Openers, Visibility, openers, topics_by_name, visibility
+from spark_groupsource.cli.render import (
+    Json,
+    console_for,
+    iso_or_none,
+    make_table,
+    place,
+    print_json,
+    print_section,
+    print_table,
+    printable,
+    time_and_age,
+)
+from spark_groupsource.cli.shared_options import brokers_options, json_option, name
+from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS, TRANSACTION_TIMEOUT_MS
 from spark_groupsource.partition import listed
 
@@ -42,11 +51,12 @@ the sink's groups, so the brokers do not show them."""
 
 
 @click.command()
-@topic_options
+@brokers_options
+@click.option("--topic", required=True, metavar="TOPIC", callback=name, help="The topic.")
 @click.option("--prefix", metavar="PREFIX", help="Only queries with this transactionalIdPrefix.")
 @json_option
-def transactions(bootstrap_server: str, topic: str, command_config: Path | None, prefix: str | None, as_json: bool) -> None:
-    """Show which records in a topic are hidden by open transactions, which tasks may have these open, and what ends them.
+def transactions(settings: Mapping[str, str], topic: str, prefix: str | None, as_json: bool) -> None:
+    """Show which records in a topic are hidden by open transactions, which tasks may have these open, and how to close them.
 
     Consumers with isolation.level=read_committed see no record after an open
     transaction, no matter which producer wrote it.
@@ -65,16 +75,18 @@ def transactions(bootstrap_server: str, topic: str, command_config: Path | None,
     Example:
       groupkafka transactions --bootstrap-server localhost:9092 --topic invoices
     """
-    settings = client_settings(bootstrap_server, command_config)
-    seen = visibility_of(settings, topic)
+    described = topics_by_name(settings).describe([topic])[topic]
+    if isinstance(described, GroupKafkaError):
+        raise described
+    seen = visibility(settings, described.partitions)
     found = Openers((), ())
     if any(visible.hidden for visible in seen):
         with GroupAdminProcess(settings) as groups:
             found = openers(groups, topic, prefix)
     if as_json:
-        click.echo(json_text(json_shape(topic, seen, found)))
+        print_json(json_shape(topic, seen, found))
     else:
-        _print(topic, seen, found, prefix, bootstrap_server, console_for(sys.stdout), datetime.now(timezone.utc))
+        _print(topic, seen, found, prefix, settings["bootstrap.servers"], console_for(sys.stdout), datetime.now(timezone.utc))
 
 
 def json_shape(topic: str, seen: Sequence[Visibility], found: Openers) -> Json:
@@ -125,12 +137,8 @@ def _print(
         where = " in the other partitions" if silent else f" in its {len(seen)} partitions"
         console.print(Text(f"topic {name}: no open transaction hides any record{where}."))
         return
-    table = make_table(("PARTITION", "STABLE", "END", "NOT VISIBLE"), terminal=console.is_terminal)
-    for visible in hiding:
-        table.add_row(
-            *(Text(number(value)) for value in (visible.partition.partition, visible.stable, visible.end, visible.hidden))
-        )
-    print_table(table, console)
+    rows = [(visible.partition.partition, visible.stable, visible.end, visible.hidden) for visible in hiding]
+    print_table(make_table(("PARTITION", "STABLE", "END", "NOT VISIBLE"), rows, terminal=console.is_terminal), console)
     count = sum(visible.hidden or 0 for visible in hiding)
     console.print(Text(f"topic {name}: {count} offsets are written, but not visible to read_committed consumers yet"))
     _print_openers(topic, found, prefix, console, now)
@@ -143,28 +151,25 @@ def _print(
 def _print_openers(topic: str, found: Openers, prefix: str | None, console: Console, now: datetime) -> None:
     on_topic = [candidate for candidate in found.candidates if candidate.topic == topic]
     elsewhere = found.candidates[len(on_topic) :]
-    console.print()
     if not found.candidates:
+        console.print()
         console.print(Text(NOBODY.format(prefix="" if prefix is None else f" with the prefix {printable(prefix)}")))
-    if on_topic:
-        console.print("These tasks may have a transaction open, newest first:")
-        _print_candidates(on_topic, console, now)
-    if elsewhere:
-        console.print(
-            "These tasks started with another topic. They have written to this one only if their rows name their topics:"
-        )
-        _print_candidates(elsewhere, console, now)
+    print_section("These tasks may have a transaction open, newest first:", _lines(on_topic, now), console)
+    heading = "These tasks started with another topic. They have written to this one only if their rows name their topics:"
+    print_section(heading, _lines(elsewhere, now), console)
     for group in found.unreadable:
         text = "written by another client or another version of this package, so this version cannot read it"
         console.print(Text(f"group {printable(group)}: {text}"))
 
 
-def _print_candidates(candidates: Sequence[Candidate], console: Console, now: datetime) -> None:
+def _lines(candidates: Sequence[Candidate], now: datetime) -> list[str]:
+    lines = []
     for candidate in candidates:
         batch = "no finished micro-batch is known" if candidate.batch is None else f"micro-batch {candidate.batch} is finished"
-        console.print(Text(f"  {printable(candidate.transactional_id)}"))
-        console.print(
-            Text(f"    query {candidate.names.query}, run {candidate.run or 'not known'}, task {candidate.task}: {batch}")
-        )
         host, since = candidate.opener.host or "an unnamed host", time_and_age(candidate.opener.at, now)
-        console.print(Text(f"    process {candidate.opener.pid} on {host}, since {since}"))
+        lines += [
+            printable(candidate.transactional_id),
+            f"  query {candidate.names.query}, run {candidate.run or 'not known'}, task {candidate.task}: {batch}",
+            f"  process {candidate.opener.pid} on {host}, since {since}",
+        ]
+    return lines

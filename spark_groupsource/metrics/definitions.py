@@ -6,14 +6,13 @@ unit, as is usual for Prometheus. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS
-from spark_groupsource.handoff.commit_record import CommitRecord, LowestClaim, OwedRange
+from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.metrics.tally import Durations, Tally
-from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
@@ -31,7 +30,7 @@ class Kind(Enum):
 QUERY = ("group",)
 PARTITION = ("group", "topic", "partition")
 
-Series = Iterable[tuple[tuple[str, ...], float]]
+Series = Iterable[tuple[tuple[object, ...], float]]
 """Values with their labels, without the group."""
 
 
@@ -40,11 +39,17 @@ class Metric:
     """One metric. Its series differ in their `labels`. With PARTITION, each partition that the member owns has a series."""
 
     name: str
-    kind: Kind
-    labels: tuple[str, ...]
     meaning: str
-    read: Callable[[Tally], Series | Durations]
-    """Returns the metric's values, or `Durations` for a histogram."""
+    read: Callable[[Tally], Series | Durations | float | None]
+    """Returns the metric's values: one without further labels, or `None` if it is absent, or `Durations` for a histogram."""
+    labels: tuple[str, ...] = QUERY
+
+    @property
+    def kind(self) -> Kind:
+        """The metric's type, which its name shows."""
+        if self.name.endswith("_total"):
+            return Kind.COUNTER
+        return Kind.HISTOGRAM if self.name.endswith("_duration_seconds") else Kind.GAUGE
 
 
 def _joined(tally: Tally, series: Series) -> Series:
@@ -52,244 +57,177 @@ def _joined(tally: Tally, series: Series) -> Series:
     return series if tally.assignment.generation >= 0 else []
 
 
-def _one(value: float) -> Series:
-    return [((), value)]
-
-
-def _if_known(value: float | None) -> Series:
-    return [] if value is None else _one(value)
-
-
-def _labels(partition: TopicPartition) -> tuple[str, ...]:
-    return partition.topic, str(partition.partition)
-
-
-def _sorted(records: Mapping[TopicPartition, CommitRecord]) -> Sequence[tuple[TopicPartition, CommitRecord]]:
-    return sorted(records.items(), key=lambda item: item[0])
-
-
-def _with_ends(tally: Tally) -> Sequence[tuple[TopicPartition, CommitRecord]]:
-    return [(partition, record) for partition, record in _sorted(tally.records) if partition in tally.ends]
-
-
-def _lowest_claims(tally: Tally) -> Sequence[tuple[TopicPartition, LowestClaim | None]]:
-    return [(partition, record.lowest_claim) for partition, record in _sorted(tally.records)]
-
-
-def _with_open(tally: Tally) -> Sequence[CommitRecord]:
-    return [record for record in tally.records.values() if record.open]
-
-
 def _held(tally: Tally) -> Sequence[OwedRange]:
     """Return the ranges that are held for other streams, without this stream's own."""
-    return [entry for record in tally.records.values() for entry in record.owed or () if entry.stream != record.stream]
+    return [entry for record in tally.records.values() for entry in record.owed if entry.stream != record.stream]
 
 
 METRICS = (
     Metric(
         "groupkafka_member_info",
-        Kind.GAUGE,
-        (*QUERY, "stream", "member", "version"),
         "Always 1. The labels are the stream (its name in `groupkafka claims`), the member's id in the group, and this "
         "package's version. Absent until the query has joined the group.",
         lambda tally: _joined(tally, [((tally.stream, tally.assignment.member_id, __version__), 1)]),
+        labels=(*QUERY, "stream", "member", "version"),
     ),
     Metric(
         "groupkafka_generation",
-        Kind.GAUGE,
-        QUERY,
         "The member's generation; its epoch under KIP-848. It rises with each rebalance.",
-        lambda tally: _joined(tally, _one(tally.assignment.generation)),
+        lambda tally: _joined(tally, [((), tally.assignment.generation)]),
     ),
     Metric(
         "groupkafka_partition_owned",
-        Kind.GAUGE,
-        PARTITION,
         "1 if the group has assigned the partition to this member; 0 if the group has asked for it back and the member is "
         "draining it.",
         lambda tally: _joined(
             tally,
-            [
-                (_labels(partition), partition not in tally.assignment.draining)
-                for partition in sorted(tally.assignment.partitions)
-            ],
+            [(partition, partition not in tally.assignment.draining) for partition in sorted(tally.assignment.partitions)],
         ),
+        labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_position_offset",
-        Kind.GAUGE,
-        PARTITION,
         "The next offset to claim. Every offset before it is read, in flight, or held for another query.",
-        lambda tally: [(_labels(partition), record.next) for partition, record in _sorted(tally.records)],
+        lambda tally: [(partition, record.next) for partition, record in tally.records.items()],
+        labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_committed_offset",
-        Kind.GAUGE,
-        PARTITION,
         "The group's committed offset: every record before it is processed.",
-        lambda tally: [(_labels(partition), record.offset) for partition, record in _sorted(tally.records)],
+        lambda tally: [(partition, record.offset) for partition, record in tally.records.items()],
+        labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_end_offset",
-        Kind.GAUGE,
-        PARTITION,
         "The high watermark when the query last asked for it (`groupkafka_last_plan_timestamp_seconds`). With `read_committed`, "
         "the last stable offset.",
-        lambda tally: [(_labels(partition), tally.ends[partition]) for partition, _ in _with_ends(tally)],
+        lambda tally: [(partition, tally.ends[partition]) for partition in tally.records if partition in tally.ends],
+        labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_lag_offsets",
-        Kind.GAUGE,
-        PARTITION,
         "Offsets from the committed offset to the end, as every lag tool counts them: offsets not claimed yet, offsets in "
         "flight, and everything above a held range. Computed with `groupkafka_partition_end_offset`.",
         lambda tally: [
-            (_labels(partition), max(0, tally.ends[partition] - record.offset)) for partition, record in _with_ends(tally)
+            (partition, max(0, tally.ends[partition] - record.offset))
+            for partition, record in tally.records.items()
+            if partition in tally.ends
         ],
+        labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_finished_lag_offsets",
-        Kind.GAUGE,
-        PARTITION,
         "Offsets between the committed offset and the position that are finished. They still count as lag, because the "
         "committed offset stays at the lowest claim. 0 if there are none.",
         lambda tally: [
-            (_labels(partition), lowest.finished_lag if lowest is not None else 0) for partition, lowest in _lowest_claims(tally)
+            (partition, 0 if (lowest := record.lowest_claim) is None else lowest.finished_lag)
+            for partition, record in tally.records.items()
         ],
+        labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_lowest_claim_timestamp_seconds",
-        Kind.GAUGE,
-        (*PARTITION, "stream"),
         "When the lowest claimed but unconfirmed range was claimed, in seconds since 1970 by the clock of the query that "
         "claimed it. The committed offset stays at the start of this range. `stream` is the stream of that query: this one's, "
         "for its micro-batch, or another one's. Absent if nothing is claimed, or the time is unknown.",
         lambda tally: [
-            ((*_labels(partition), lowest.claim.stream), lowest.claim.since)
-            for partition, lowest in _lowest_claims(tally)
-            if lowest is not None and lowest.claim.since is not None
+            ((*partition, lowest.claim.stream), lowest.claim.since)
+            for partition, record in tally.records.items()
+            if (lowest := record.lowest_claim) is not None and lowest.claim.since is not None
         ],
+        labels=(*PARTITION, "stream"),
     ),
     Metric(
         "groupkafka_last_plan_timestamp_seconds",
-        Kind.GAUGE,
-        QUERY,
         "When the query last asked for the ends of its partitions, in seconds since 1970. It asks between micro-batches, so "
         "the time since then is about how long the current micro-batch has been running.",
-        lambda tally: _if_known(tally.last_plan_at),
+        lambda tally: tally.last_plan_at,
     ),
     Metric(
         "groupkafka_plan_duration_seconds",
-        Kind.HISTOGRAM,
-        QUERY,
         "How long it took to choose the offsets of a micro-batch (`latestOffset`), without calls that found nothing to read.",
         lambda tally: tally.planning,
     ),
     Metric(
         "groupkafka_planned_offsets_total",
-        Kind.COUNTER,
-        QUERY,
         "Offsets chosen for micro-batches. On compacted topics, and on topics with transactions, there are fewer rows.",
-        lambda tally: _one(tally.planned_offsets),
+        lambda tally: tally.planned_offsets,
     ),
     Metric(
         "groupkafka_claim_duration_seconds",
-        Kind.HISTOGRAM,
-        QUERY,
         "How long it took to claim the ranges of a micro-batch (`partitions`): a commit, and sometimes a wait for another "
         "member.",
         lambda tally: tally.claiming,
     ),
     Metric(
         "groupkafka_claimed_offsets_total",
-        Kind.COUNTER,
-        QUERY,
         "Offsets given to Spark's tasks, counted once for each micro-batch. Higher than `groupkafka_planned_offsets_total` "
         "after a restart that reran a micro-batch, lower if another member has taken a range.",
-        lambda tally: _one(tally.claimed_offsets),
+        lambda tally: tally.claimed_offsets,
     ),
     Metric(
         "groupkafka_commit_duration_seconds",
-        Kind.HISTOGRAM,
-        QUERY,
         "How long a commit to the group took, whether or not it succeeded.",
         lambda tally: tally.committing,
     ),
     Metric(
         "groupkafka_commit_errors_total",
-        Kind.COUNTER,
-        (*QUERY, "error"),
         "Failed commits, by the name of the error. `GenerationChanged` is a rebalance, and the query continues. After "
         "`CommitOutcomeUnknown` the query rejoins the group. `CommitRefused` makes the query fail.",
         lambda tally: [((error,), n) for error, n in sorted({**dict.fromkeys(ERRORS, 0), **tally.commit_errors}.items())],
+        labels=(*QUERY, "error"),
     ),
     Metric(
         "groupkafka_rebalances_total",
-        Kind.COUNTER,
-        (*QUERY, "kind"),
         "Rebalance callbacks: `assigned`, possibly without a new partition; `revoked`; and `lost`, if the group removed the "
         "member or the topic was deleted.",
         lambda tally: [((kind,), tally.rebalances.get(kind, 0)) for kind in ("assigned", "revoked", "lost")],
+        labels=(*QUERY, "kind"),
     ),
     Metric(
         "groupkafka_drain_duration_seconds",
-        Kind.HISTOGRAM,
-        QUERY,
         "How long the member drained a partition that the group had asked for, without partitions that had nothing in flight.",
         lambda tally: tally.draining,
     ),
     Metric(
         "groupkafka_drain_timeouts_total",
-        Kind.COUNTER,
-        QUERY,
         "Drains that `handoff.drainTimeout` ended. The ranges that were in flight remain claimed by this query.",
-        lambda tally: _one(tally.drain_timeouts),
+        lambda tally: tally.drain_timeouts,
     ),
     Metric(
         "groupkafka_in_flight_ranges",
-        Kind.GAUGE,
-        QUERY,
         "Ranges that this query has in flight: claimed for its micro-batch, but not confirmed yet.",
-        lambda tally: _one(sum(len(record.open) for record in _with_open(tally))),
+        lambda tally: sum(len(record.open) for record in tally.records.values()),
     ),
     Metric(
         "groupkafka_in_flight_offsets",
-        Kind.GAUGE,
-        QUERY,
         "Offsets in the ranges in flight.",
-        lambda tally: _one(sum(end - start for record in _with_open(tally) for start, end in record.open)),
+        lambda tally: sum(end - start for record in tally.records.values() for start, end in record.open),
     ),
     Metric(
         "groupkafka_in_flight_oldest_timestamp_seconds",
-        Kind.GAUGE,
-        QUERY,
         "When the oldest range in flight was claimed, in seconds since 1970. Absent if nothing is in flight.",
-        lambda tally: _if_known(
-            min((record.claimed_at for record in _with_open(tally) if record.claimed_at is not None), default=None)
+        lambda tally: min(
+            (record.claimed_at for record in tally.records.values() if record.open and record.claimed_at is not None),
+            default=None,
         ),
     ),
     Metric(
         "groupkafka_held_ranges",
-        Kind.GAUGE,
-        QUERY,
         "Ranges in this member's partitions that are held for other queries, which stopped or lost the partition before they "
         "confirmed them (`heldClaims`).",
-        lambda tally: _one(len(_held(tally))),
+        lambda tally: len(_held(tally)),
     ),
     Metric(
         "groupkafka_held_offsets",
-        Kind.GAUGE,
-        QUERY,
         "Offsets in the held ranges.",
-        lambda tally: _one(sum(entry.range.size for entry in _held(tally))),
+        lambda tally: sum(entry.range.size for entry in _held(tally)),
     ),
     Metric(
         "groupkafka_held_oldest_timestamp_seconds",
-        Kind.GAUGE,
-        QUERY,
         "When the oldest held range was claimed, in seconds since 1970 by the clock of the query that claimed it. Absent if "
         "nothing is held.",
-        lambda tally: _if_known(min((entry.since for entry in _held(tally) if entry.since is not None), default=None)),
+        lambda tally: min((entry.since for entry in _held(tally) if entry.since is not None), default=None),
     ),
 )
 """Every metric, in page order."""

@@ -80,11 +80,6 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     registry.register(TallyCollector(tally))
     try:
         started = Deadline(PORT_PATIENCE_S).retry(lambda: start_http_server(port, host, registry), _is_taken)
-    except UnicodeError:  # a part of the name between two dots is empty or too long
-        raise OptionError(
-            f"metrics.host = {host}: this is not a valid host name, so this query fails. Set it to an address of the driver's "
-            "machine."
-        ) from None
     except OSError as error:
         raise _cannot_listen(error, host, port) from None
     served = MetricsServer(*started)
@@ -135,8 +130,9 @@ class TallyCollector(Collector):
             else:
                 make = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
                 family = make(metric.name, metric.meaning, labels=metric.labels)
-                for labels, value in found:
-                    family.add_metric((tally.group, *labels), value)
+                series = [((), found)] if isinstance(found, int | float) else found or ()
+                for labels, value in series:
+                    family.add_metric((tally.group, *map(str, labels)), value)
                 yield family
 
 

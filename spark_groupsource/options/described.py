@@ -1,4 +1,4 @@
-"""Attaches a description to each field of an options model: its name, default, meaning, and the kinds of query that use it.
+"""Parses a query's options, and attaches a description to each: its name, default, meaning, and the kinds of query that use it.
 
 `make pages` generates docs/options.md from these descriptions. The checks of streams and batch reads, and the comparison with
 Spark's own source, also use them.
@@ -7,12 +7,18 @@ Spark's own source, also use them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 from pydantic.fields import FieldInfo
 
-from spark_groupsource.kafka_settings.secrets import shown
+from spark_groupsource.kafka_settings.secrets import Settings, shown
+from spark_groupsource.kafka_settings.translation import option_error, translation_of
+from spark_groupsource.options.names import is_kafka, missing_options, unusable_names
+from spark_groupsource.plain_model import PlainModel
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Use = Literal["both", "streams", "batch"]
 """Where an option takes effect: `spark.readStream`, `spark.read`, or both."""
@@ -75,16 +81,53 @@ def described(model: type[BaseModel]) -> dict[str, About]:
     return {name: about for name, about in fields if name is not None and about is not None}
 
 
-def wrong_values(error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option with an invalid value, without showing any secret.
+class QueryOptions(PlainModel):
+    """The validated options of a source or a sink, as returned by `parse`. Immutable."""
 
-    Args:
-        error: The error that the model raised.
-        values: The user's values, by option name.
-    """
-    for mistake in error.errors(include_url=False, include_input=False):
-        name = str(mistake["loc"][0])
-        yield f"{name} = {shown(name, values[name])}: {mistake.get('ctx', {}).get('error', mistake['msg'])}."
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    ignored: ClassVar[frozenset[str]]
+    """Names that are ignored, in lower case."""
+    writes: ClassVar[bool]
+    """Whether the options are those of a sink."""
+
+    kafka: InstanceOf[Settings] = Field(default=Settings({}), exclude=True)
+    """The user's `kafka.*` options, translated for librdkafka. They contain secrets, which their `repr` hides."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Self:
+        """Validate the options that Spark passes on, whose names may be in upper or lower case.
+
+        Args:
+            options: The options that the user set.
+            use: The kind of query, if known. Some options are for only one kind.
+
+        Raises:
+            OptionError: The message lists every problem: the option, its value unless it is secret, and what is allowed.
+        """
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in cls.ignored}
+        names = described(cls)
+        values = {name: given[name.lower()] for name in names if name.lower() in given}
+        others = given.keys() - {name.lower() for name in names}
+        kafka = {name.removeprefix("kafka."): given[name] for name in given if name in others and is_kafka(name)}
+        translation = translation_of(kafka, writes=cls.writes)
+        written = (name for name in options if name.lower() in others and not is_kafka(name.lower()))
+        problems = [*unusable_names(written, names), *missing_options(given.keys(), writes=cls.writes), *translation.problems]
+        try:
+            parsed = cls.model_validate({**values, "kafka": translation.settings})
+        except ValidationError as error:
+            for mistake in error.errors(include_url=False, include_input=False):
+                name = str(mistake["loc"][0])
+                problems.append(f"{name} = {shown(name, values[name])}: {mistake.get('ctx', {}).get('error', mistake['msg'])}.")
+        else:
+            problems += parsed._conflicts(use)
+        if problems:
+            raise option_error(tuple(problems))
+        return parsed
+
+    def _conflicts(self, use: Literal["stream", "batch"] | None) -> Iterator[str]:
+        """Yield a problem for each combination of options that are valid on their own but not together."""
+        raise NotImplementedError
 
 
 def _about(field: FieldInfo) -> About | None:

@@ -10,23 +10,16 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
+from pydantic import BeforeValidator, PlainValidator
 
 from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.rules import HOLD, HeldClaims
 from spark_groupsource.install import with_extra
-from spark_groupsource.kafka_settings.secrets import Settings
-from spark_groupsource.kafka_settings.translation import option_error, translation_of
 from spark_groupsource.options.client_settings import EVERY_MEMBER, client_settings, consumer_settings, member_settings
-from spark_groupsource.options.described import described, option, wrong_values
-from spark_groupsource.options.names import (
-    IGNORED,
-    is_kafka,
-    missing_options,
-    unusable_names,
-)
+from spark_groupsource.options.described import QueryOptions, described, option
+from spark_groupsource.options.names import IGNORED
 from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position, start_after_end
 from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, parse_topic_pattern
 from spark_groupsource.options.values import (
@@ -46,7 +39,6 @@ from spark_groupsource.options.values import (
     whole_number,
 )
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.plain_model import PlainModel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,10 +54,11 @@ METRICS = "Metrics"
 """The headings in docs/options.md."""
 
 
-class Options(PlainModel):
+class Options(QueryOptions):
     """The validated options of a source, as returned by `parse`. Immutable."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    ignored = IGNORED
+    writes = False
 
     subscribe: Annotated[tuple[str, ...] | None, BeforeValidator(topic_names)] = option(
         "subscribe",
@@ -339,42 +332,7 @@ class Options(PlainModel):
         meaning="Whether `subscribePattern` ignores Kafka's own topics, such as `__consumer_offsets`.",
     )
 
-    kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's `kafka.*` options, translated for librdkafka. They contain secrets, which their `repr` hides."""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
-        """Validate the options that Spark passes on, whose names may be in upper or lower case.
-
-        Args:
-            options: The options that the user set.
-            use: The kind of query, if known. Some options are for only one kind.
-
-        Raises:
-            OptionError: The message lists every problem: the option, its value unless it is secret, and what is allowed.
-        """
-        given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
-        written = {name.lower(): name for name in options}
-        problems: list[str] = []
-        values = {name: given.pop(name.lower()) for name in DESCRIBED if name.lower() in given}
-        translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)})
-        problems += unusable_names((written[name] for name in given if not is_kafka(name)), DESCRIBED)
-        problems += missing_options(set(values), {name.removeprefix("kafka.") for name in given if is_kafka(name)}, set(given))
-        problems += translation.problems
-        try:
-            parsed = cls.model_validate({**values, "kafka": translation.settings})
-        except ValidationError as error:
-            problems += wrong_values(error, values)
-        else:
-            problems += parsed._conflicts()
-            if use is not None:
-                problems += parsed._stream_problems() if use == "stream" else parsed._batch_problems()
-        if problems:
-            raise option_error(tuple(problems))
-        return parsed
-
-    def _conflicts(self) -> Iterator[str]:
-        """Yield a problem for each combination of options that are valid on their own but not together."""
+    def _conflicts(self, use: Literal["stream", "batch"] | None) -> Iterator[str]:
         for name, limit_ms, reason in (
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "because new members wait while others drain"),
@@ -402,6 +360,8 @@ class Options(PlainModel):
                     "not exclude with kafka.group.protocol=consumer. Write a pattern that does not match them, for example one "
                     "that begins with [^_], or set kafka.exclude.internal.topics=false to read them."
                 )
+        if use is not None:
+            yield from self._stream_problems() if use == "stream" else self._batch_problems()
 
     def _stream_problems(self) -> Iterator[str]:
         for name, about in DESCRIBED.items():
@@ -551,10 +511,6 @@ class Options(PlainModel):
         if self.exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
         return re.fullmatch(self.subscribe_pattern, topic) is not None
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        yield from super().__repr_args__()
-        yield "kafka", self.kafka
 
 
 DESCRIBED = described(Options)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 
-REFUSED_OPTIONS: Mapping[str, str] = {
-    "assign": (
-        "a consumer group assigns the partitions. Write subscribe with the names of the topics, or read fixed partitions with "
-        'Spark\'s own source, format("kafka")'
-    ),
-}
-"""Known options that are refused, each with the reason."""
+ASSIGN_REFUSED = (
+    "assign: a consumer group assigns the partitions. Write subscribe with the names of the topics, or read fixed partitions "
+    'with Spark\'s own source, format("kafka").'
+)
 
 OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
     "topic": ("subscribe",),
@@ -29,13 +27,10 @@ one."""
 
 SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 
-REQUIRED: Mapping[str, str] = {
-    "bootstrap.servers": SERVERS_MISSING,
-    "group.id": (
-        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the group's name. All queries "
-        "and consumers with this name share the topics' partitions."
-    ),
-}
+GROUP_MISSING = (
+    "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the group's name. All queries and "
+    "consumers with this name share the topics' partitions."
+)
 
 
 def is_kafka(name: str) -> bool:
@@ -43,16 +38,21 @@ def is_kafka(name: str) -> bool:
     return name.startswith("kafka.")
 
 
-def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
-    """Yield a problem for each required option that is missing, and one if there are two subscriptions."""
-    if {"subscribe", "subscribePattern"} <= options:
+def missing_options(given: AbstractSet[str], *, writes: bool) -> Iterator[str]:
+    """Yield a problem for each required option that is missing, and one if there are two subscriptions.
+
+    Args:
+        given: The names that the user set, in lower case.
+        writes: Whether the options are those of a sink.
+    """
+    if not writes and {"subscribe", "subscribepattern"} <= given:
         yield "subscribe and subscribePattern cannot be combined: remove one of them."
-    elif not options & {"subscribe", "subscribePattern"} and not given & {"assign", "topic", "topics"}:
+    elif not writes and not {"subscribe", "subscribepattern", "assign", "topic", "topics"} & given:
         yield "subscribe or subscribePattern is missing: set the topics to read, or a regular expression for them."
-    aliases = {"bootstrap.servers": "metadata.broker.list"}
-    for name, message in REQUIRED.items():
-        if name not in kafka and aliases.get(name) not in kafka:
-            yield message
+    if not {"kafka.bootstrap.servers", "kafka.metadata.broker.list"} & given:
+        yield SERVERS_MISSING
+    if not writes and "kafka.group.id" not in given:
+        yield GROUP_MISSING
 
 
 def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[str]:
@@ -62,19 +62,17 @@ def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[s
         names: The names that the user set. Spark passes them on in lower case.
         options: The names of all options.
     """
-    refused = {name.lower(): name for name in REFUSED_OPTIONS}
     known = {name.lower(): name for name in options}
     for name in sorted(names):
         lower = name.lower()
-        if lower in refused:
-            yield f"{refused[lower]}: {REFUSED_OPTIONS[refused[lower]]}."
+        if lower == "assign":
+            yield ASSIGN_REFUSED
         elif lower in KNOWN_NAMES or lower in PRODUCER_ONLY:
             yield f"{name}: there is no option with this name. Did you mean kafka.{lower}?"
         else:
             nearest = _meant(name, known)
-            shown = shown_name(_with_capitals_of(nearest[0], name) if nearest else name)
             hint = f"Did you mean {' or '.join(nearest)}?" if nearest else _list_of_options(known)
-            yield f"{shown}: there is no option with this name. {hint}"
+            yield f"{shown_name(name)}: there is no option with this name. {hint}"
 
 
 def _meant(name: str, known: Mapping[str, str]) -> list[str]:
@@ -84,16 +82,6 @@ def _meant(name: str, known: Mapping[str, str]) -> list[str]:
     lower = name.lower()
     otherwise = [option for option in OTHERWISE_NAMED.get(lower, ()) if option in known.values()]
     return otherwise or [known[near] for near in difflib.get_close_matches(lower, known, n=3, cutoff=0.6)]
-
-
-def _with_capitals_of(option: str, name: str) -> str:
-    """Return a name with the capitals that the user probably wrote, because Spark passes on only its lower-case form."""
-    if name != name.lower() or "_" in name:
-        return name
-    letters = list(name)
-    for in_name, in_option, length in difflib.SequenceMatcher(None, name, option.lower(), autojunk=False).get_matching_blocks():
-        letters[in_name : in_name + length] = option[in_option : in_option + length]
-    return "".join(letters)
 
 
 def _list_of_options(known: Mapping[str, str]) -> str:

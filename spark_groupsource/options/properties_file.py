@@ -95,10 +95,8 @@ def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    plain = _ESCAPE.sub(lambda match: chr(int(match["unicode"], 16)) if match["unicode"] else _plain(match["char"]), text)
+    plain = _ESCAPE.sub(
+        lambda match: chr(int(match["unicode"], 16)) if match["unicode"] else _CONTROL.get(match["char"], match["char"]), text
+    )
     # Java writes characters such as emoji as two escapes, one for each half of a surrogate pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
-def _plain(char: str) -> str:
-    return _CONTROL.get(char, char)

@@ -9,20 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import BeforeValidator
 
-from spark_groupsource.kafka_settings.secrets import Settings
-from spark_groupsource.kafka_settings.translation import option_error, translation_of
 from spark_groupsource.options.client_settings import (
     LONGEST_TRANSACTION_MS,
     excludes_idempotence,
     producer_settings,
     request_settings,
 )
-from spark_groupsource.options.described import described, option, wrong_values
-from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names
+from spark_groupsource.options.described import QueryOptions, described, option
 from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
-from spark_groupsource.plain_model import PlainModel
 from spark_groupsource.sink.names import DEFAULT_PREFIX
 from spark_groupsource.sink.rules import Choice
 from spark_groupsource.sink.settings import SinkSettings
@@ -50,10 +46,11 @@ def _prefix(text: str) -> str:
     return text.strip()
 
 
-class SinkOptions(PlainModel):
+class SinkOptions(QueryOptions):
     """The validated options of a sink, as returned by `parse`. Immutable."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    ignored = GIVEN_BY_SPARK
+    writes = True
 
     topic: Annotated[str | None, BeforeValidator(_one_topic)] = option(
         "topic",
@@ -114,41 +111,7 @@ class SinkOptions(PlainModel):
         ),
     )
 
-    kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's `kafka.*` options, translated for librdkafka. They contain secrets, which their `repr` hides."""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"]) -> SinkOptions:
-        """Validate the options that Spark passes on, whose names may be in upper or lower case.
-
-        Args:
-            options: The options that the user set.
-            use: The kind of write.
-
-        Raises:
-            OptionError: The message lists every problem: the option, its value unless it is secret, and what is allowed.
-        """
-        given = {name.lower(): value for name, value in options.items() if name.lower() not in GIVEN_BY_SPARK}
-        written = {name.lower(): name for name in options}
-        values = {name: given.pop(name.lower()) for name in DESCRIBED_OF_SINK if name.lower() in given}
-        kafka = {name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)}
-        translation = translation_of(kafka, writes=True)
-        problems = list(unusable_names((written[name] for name in given if not is_kafka(name)), DESCRIBED_OF_SINK))
-        if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
-            problems.append(SERVERS_MISSING)
-        problems += translation.problems
-        try:
-            parsed = cls.model_validate({**values, "kafka": translation.settings})
-        except ValidationError as error:
-            problems += wrong_values(error, values)
-        else:
-            problems += parsed._conflicts(use)
-        if problems:
-            raise option_error(tuple(problems))
-        return parsed
-
-    def _conflicts(self, use: Literal["stream", "batch"]) -> Iterator[str]:
-        """Yield a problem for each combination of options that are valid on their own but not together."""
+    def _conflicts(self, use: Literal["stream", "batch"] | None) -> Iterator[str]:
         once = self.exactly_once(use)
         if use == "batch" and self.delivery_guarantee == "exactly-once":
             yield (
@@ -183,7 +146,7 @@ class SinkOptions(PlainModel):
                 "or lower the other."
             )
 
-    def exactly_once(self, use: Literal["stream", "batch"]) -> bool:
+    def exactly_once(self, use: Literal["stream", "batch"] | None) -> bool:
         """Return whether tasks write in transactions."""
         return use == "stream" and self.delivery_guarantee != "at-least-once"
 

@@ -65,26 +65,21 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
         OptionError: The position leaves out one of these partitions, or a partition has no record at or after its time.
         BrokerError: The brokers refuse the request; see brokers.topics.Topics.
     """
-    match position:
-        case "earliest":
-            return logs.starts(partitions)
-        case "latest":
-            return logs.ends(partitions)
-        case ByOffset(option, named):
-            _require_named(option, partitions, named)
-            written = {partition: named[partition] for partition in partitions}
-            earliest = logs.starts([partition for partition, offset in written.items() if offset == EARLIEST])
-            latest = logs.ends([partition for partition, offset in written.items() if offset == LATEST])
-            return {partition: offset for partition, offset in written.items() if offset >= 0} | earliest | latest
-        case ByTime(option, times, or_latest):
-            if not isinstance(times, int):
-                _require_named(option, partitions, times)
-            asked = {partition: times if isinstance(times, int) else times[partition] for partition in partitions}
-            found = logs.at_times(asked)
-            without = [partition for partition, offset in found.items() if offset is None]
-            if without and not or_latest:
-                raise no_record(option, {partition: asked[partition] for partition in without})
-            return {partition: offset for partition, offset in found.items() if offset is not None} | logs.ends(without)
+    starts = named_starts(position, partitions)
+    if isinstance(position, str):
+        found = found_out(starts, logs, or_latest=True)
+    else:
+        if unnamed := sorted(partition for partition, start in starts.items() if start is None):
+            raise OptionError(
+                f"{position.option} does not name {listed(unnamed, _MOST_NAMED)}, but it must name every partition of the "
+                f"subscribed topics. As an offset, {LATEST} means latest and {EARLIEST} earliest."
+            )
+        found = found_out(starts, logs, or_latest=not isinstance(position, ByTime) or position.or_latest)
+        times = {partition: start.time for partition, start in starts.items() if isinstance(start, FromTime)}
+        if without := {partition: times[partition] for partition, offset in found.items() if offset is None}:
+            raise no_record(position.option, without)
+    offsets = {partition: offset for partition, offset in found.items() if offset is not None}
+    return offsets | logs.starts([partition for partition in partitions if partition not in starts])
 
 
 def named_starts(position: Position, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
@@ -154,8 +149,8 @@ def refuse_unknown(position: Position, existing: Collection[TopicPartition]) -> 
             return
     if unknown:
         raise OptionError(
-            f"{option} names partitions that do not exist: {_names(unknown)}. "
-            f"The subscribed partitions are: {_names(sorted(existing)) or 'none'}."
+            f"{option} names partitions that do not exist: {listed(unknown, _MOST_NAMED)}. "
+            f"The subscribed partitions are: {listed(sorted(existing), _MOST_NAMED) or 'none'}."
         )
 
 
@@ -175,15 +170,6 @@ def start_after_end(start: Position | Literal["committed"], end: Position) -> It
                     yield f"{partition}: {mistake}. Lower the start or raise the end."
 
 
-def _require_named(option: str, partitions: Collection[TopicPartition], named: Collection[TopicPartition]) -> None:
-    missing = sorted(set(partitions) - set(named))
-    if missing:
-        raise OptionError(
-            f"{option} does not name {_names(missing)}, but it must name every partition of the subscribed topics. As an offset, "
-            f"{LATEST} means latest and {EARLIEST} earliest."
-        )
-
-
 def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError:
     """Return the error for partitions without a record at or after their times.
 
@@ -200,9 +186,3 @@ def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError
 
 _MOST_NAMED = 10
 """The maximum number of partitions that a message lists."""
-
-
-def _names(partitions: Collection[TopicPartition]) -> str:
-    shown = [str(partition) for partition in list(partitions)[:_MOST_NAMED]]
-    more = [f"{len(partitions) - _MOST_NAMED} more"] if len(partitions) > _MOST_NAMED else []
-    return ", ".join(shown + more)

@@ -66,7 +66,8 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 def host(text: str) -> str:
     """Parse the name or address of a host to listen on, without a port."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text.strip()):
+    label = r"[A-Za-z0-9_-]{1,63}"
+    if not re.fullmatch(rf"{label}(\.{label})*\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text.strip()):
         raise ValueError("a host name or an address without a port is expected, such as 127.0.0.1, 0.0.0.0 or ::")
     return text.strip()
 
@@ -116,38 +117,13 @@ def _partition(topic: str, text: str) -> TopicPartition:
     return TopicPartition(topic, int(text))
 
 
-def offset_value(partition: TopicPartition, offset: object) -> int:
-    """Parse an offset from a JSON value."""
-    value = _integer(offset)
-    if value is None or not EARLIEST <= value <= MAX_LONG:
-        raise ValueError(
-            f"{offset!r} is not an offset of {partition}: a whole number of at least 0, {EARLIEST} (earliest) or {LATEST} "
-            "(latest) is expected"
-        )
-    return value
-
-
-def _time_value(partition: TopicPartition, time: object) -> int:
-    value = _integer(time)
-    if value is None or not 0 <= value <= MAX_LONG:
-        raise ValueError(f"{time!r} is not a time for {partition}: milliseconds since 1970 are expected")
-    return value
-
-
-def _integer(value: object) -> int | None:
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
-        # Spark also accepts numbers as strings.
-        return int(value)
-    return value if type(value) is int else None
-
-
 def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int]]:
     """Return a parser that accepts one of these words, or JSON with an offset for each partition."""
     form = f'{", ".join(words)} or JSON such as {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}} is expected'
 
     def read(text: str) -> str | dict[TopicPartition, int]:
         word = text.strip().lower()
-        return word if word in words else _by_partition(text, offset_value, form)
+        return word if word in words else _by_partition(text, EARLIEST, _NO_OFFSET, form)
 
     return read
 
@@ -155,10 +131,22 @@ def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int
 def times_value(text: str) -> dict[TopicPartition, int]:
     """Parse JSON with a time for each partition, in milliseconds since 1970."""
     form = 'JSON with milliseconds since 1970, such as {"topicA":{"0":1700000000000,"1":1700000000000}}, is expected'
-    return _by_partition(text, _time_value, form)
+    return _by_partition(text, 0, _NO_TIME, form)
 
 
-def _by_partition(text: str, value: Callable[[TopicPartition, object], int], form: str) -> dict[TopicPartition, int]:
+_NO_OFFSET = f"an offset of {{}}: a whole number of at least 0, {EARLIEST} (earliest) or {LATEST} (latest) is expected"
+_NO_TIME = "a time for {}: milliseconds since 1970 are expected"
+
+
+def _by_partition(text: str, lowest: int, otherwise: str, form: str) -> dict[TopicPartition, int]:
+    """Parse JSON with a number for each partition.
+
+    Args:
+        text: The JSON.
+        lowest: The lowest number that is allowed.
+        otherwise: What a wrong value is not, with a place for the partition.
+        form: What is expected if the text is no such JSON.
+    """
     try:
         topics = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
@@ -169,7 +157,11 @@ def _by_partition(text: str, value: Callable[[TopicPartition, object], int], for
     for topic, partitions in topics.items():
         for number, written in partitions.items():
             partition = _partition(topic, number)
-            values[partition] = value(partition, written)
+            # Spark also accepts numbers as strings.
+            value = int(written) if isinstance(written, str) and re.fullmatch(r"-?[0-9]{1,19}", written) else written
+            if type(value) is not int or not lowest <= value <= MAX_LONG:
+                raise ValueError(f"{written!r} is not {otherwise.format(partition)}")
+            values[partition] = value
     if not values:
         raise ValueError(f"{form}; this text names no partition")
     return values

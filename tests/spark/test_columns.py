@@ -57,10 +57,10 @@ def test_what_cannot_be_had_is_an_error_that_lists_what_can(
 ) -> None:
     name = topic()
     produce(name, NUMBERED)
-    with pytest.raises(AnalysisException, match="OptionError: maxOffsetPerTrigger"):
+    with pytest.raises(AnalysisException, match="OptionError: maxoffsetpertrigger"):
         read(name, maxOffsetPerTrigger="1")
     # With a schema not in `load()`: Spark does not ask the source for anything there.
-    with pytest.raises(AnalysisException, match="OptionError: maxOffsetPerTrigger: there is no option with this name"):
+    with pytest.raises(AnalysisException, match="OptionError: maxoffsetpertrigger: there is no option with this name"):
         read(name, "value STRING", maxOffsetPerTrigger="1").count()
     schema = "value STRING, valu STRING"
     listed = "A schema may have these columns, in any order: key BINARY or STRING, value BINARY or STRING, topic STRING"

@@ -19,7 +19,7 @@ OF_THE_PROGRAM = 8
 WRONG: dict[str, tuple[dict[str, str], str]] = {
     "misspelt": (
         {**GOOD, "startingOffset": "earliest"},
-        "startingOffset: there is no option with this name. Did you mean startingOffsets",
+        "startingoffset: there is no option with this name. Did you mean startingOffsets",
     ),
     "for a batch": ({**GOOD, "endingOffsets": "latest"}, "endingOffsets is for spark.read only"),
     "of the sink": (
@@ -63,7 +63,7 @@ def test_a_schema_is_named_as_it_was_written(spark: SparkSession, tmp_path: Path
 
 def test_a_sink_says_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "orders", "deliveryGuarante": "exactly-once"}
-    said = "OptionError: deliveryGuarante: there is no option with this name. Did you mean deliveryGuarantee?"
+    said = "OptionError: deliveryguarante: there is no option with this name. Did you mean deliveryGuarantee?"
     rows = spark.range(1).selectExpr("CAST(id AS STRING) AS value")
     with pytest.raises(PySparkException) as caught:
         rows.write.format("groupkafka").options(**options).mode("append").save()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.check.findings import Finding
-from spark_groupsource.cli.check.source import Source
+from spark_groupsource.cli.check.source import NO_GROUP, Source
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from tests.support.options import BASE
@@ -28,7 +28,7 @@ def member(name: str, *partitions: TopicPartition, instance_id: str | None = Non
     return GroupMember(f"{name}-1", name, instance_id, "host", frozenset(partitions))
 
 
-def source(group: GroupView | None = None, *partitions: TopicPartition, **more: str) -> Source:
+def source(group: GroupView = NO_GROUP, *partitions: TopicPartition, **more: str) -> Source:
     return Source(options(**more), list(partitions), group)
 
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.cli.as_json import Json, json_text
-from spark_groupsource.cli.check.findings import Finding, Level, error, ok, reach_brokers
+from spark_groupsource.cli.check.findings import Finding, Level, error, ok, reach_brokers, run
 from spark_groupsource.cli.check.group import (
     ask_for_protocol,
     compare_assignors,
@@ -40,9 +39,9 @@ from spark_groupsource.cli.check.source import (
     read_checkpoint,
     read_formats,
 )
-from spark_groupsource.cli.render import console_for, count, print_table, printable
+from spark_groupsource.cli.render import Json, console_for, count, print_json, print_table, printable
 from spark_groupsource.cli.shared_options import json_option
-from spark_groupsource.errors import OptionError
+from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.sink_model import SinkOptions
@@ -92,55 +91,76 @@ def check(conf: Path, writes: bool, as_json: bool) -> None:
     """
     console = console_for(sys.stdout)
     found = []
-    for finding in check_sink(conf) if writes else check_source(conf):
+    for finding in findings(conf, writes=writes):
         found.append(finding)
         if not as_json:
             print_finding(finding, console)
     if as_json:
-        click.echo(json_text(json_shape(str(conf), found)))
+        print_json(json_shape(str(conf), found))
     else:
         print_summary(found, console)
     if _number(Level.ERROR, found):
         sys.exit(1)
 
 
-def check_source(path: Path) -> Iterator[Finding]:
-    """Check a file with a source's options, and yield the findings in the order listed in docs/command-line.md."""
+def findings(path: Path, *, writes: bool) -> Iterator[Finding]:
+    """Check a file with a source's or a sink's options, and yield the findings in the order listed in docs/command-line.md."""
     try:
-        options = Options.parse(read_properties(path), "stream")
+        given = read_properties(path)
+        options = SinkOptions.parse(given, "stream") if writes else Options.parse(given, "stream")
     except OptionError as wrong:
         yield from (error("options", problem) for problem in wrong.problems)
         return
-    yield ok("options", f"{path}: all options are known and compatible")
+    fit = f"{path}: all options are known and compatible"
+    yield from check_sink(options, fit) if isinstance(options, SinkOptions) else check_source(options, fit)
+
+
+def check_source(options: Options, fit: str) -> Iterator[Finding]:
+    """Check a source's options against the brokers. `fit` is the first finding's text."""
+    yield ok("options", fit)
     source = Source(options)
-    if not (yield from reach_brokers(source)):
+    if not (yield from reach_brokers(options.kafka, lambda: source.topics)):
         return
-    yield from describe_topics(source)
-    if not (yield from describe_group(source)):
-        return
-    for step in (
-        *(ask_for_protocol, compare_assignors, compare_instance_ids, count_members, compare_settings, name_reader),
-        *(read_checkpoint, find_start, fetch_records, find_open_transactions, read_formats, list_claims),
-    ):
-        yield from step(source)
-
-
-def check_sink(path: Path) -> Iterator[Finding]:
-    """Check a file with a sink's options, and yield the findings in the order listed in docs/command-line.md."""
+    yield from run({"topics": describe_topics}, source)
     try:
-        options = SinkOptions.parse(read_properties(path), "stream")
-    except OptionError as wrong:
-        yield from (error("options", problem) for problem in wrong.problems)
+        yield from describe_group(source)
+    except GroupKafkaError as refused:
+        yield error("group", str(refused))
         return
-    settings = options.sink_settings("stream")
-    guarantee = "exactly-once" if settings.exactly_once else "at-least-once"
-    yield ok("options", f"{path}: all options are known and compatible; deliveryGuarantee={guarantee}")
-    sink = Sink(options.kafka, settings)
-    if not (yield from reach_brokers(sink)):
+    yield from run(
+        {
+            "protocol": ask_for_protocol,
+            "assignor": compare_assignors,
+            "instance id": compare_instance_ids,
+            "members": count_members,
+            "settings": compare_settings,
+            "reader": name_reader,
+            "checkpoint": read_checkpoint,
+            "start": find_start,
+            "fetch": fetch_records,
+            "isolation": find_open_transactions,
+            "formats": read_formats,
+            "claims": list_claims,
+        },
+        source,
+    )
+
+
+def check_sink(options: SinkOptions, fit: str) -> Iterator[Finding]:
+    """Check a sink's options against the brokers. `fit` is the first finding's text."""
+    sink = Sink(options.sink_settings("stream"))
+    once = sink.settings.exactly_once
+    yield ok("options", f"{fit}; deliveryGuarantee={'exactly-once' if once else 'at-least-once'}")
+    if not (yield from reach_brokers(options.kafka, lambda: sink.topics)):
         return
-    in_transactions = (ask_for_groups, take_transactional_id, find_transactions_in_topic) if settings.exactly_once else ()
-    for step in (describe_topic, compare_batch_size, *in_transactions):
-        yield from step(sink)
+    yield from run({"topics": describe_topic, "batches": compare_batch_size}, sink)
+    if once:
+        in_transactions = {
+            "groups": ask_for_groups,
+            "transaction": take_transactional_id,
+            "isolation": find_transactions_in_topic,
+        }
+        yield from run(in_transactions, sink)
 
 
 def json_shape(file: str, found: Sequence[Finding]) -> Json:

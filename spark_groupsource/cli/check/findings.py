@@ -7,13 +7,18 @@ to do. An `ok` finding has no advice.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TypeVar
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionError
+from spark_groupsource.cli.open_transactions import Visibility
+from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, OptionError
+from spark_groupsource.partition import listed
+
+Subject = TypeVar("Subject")
+"""A source or a sink."""
 
 
 class Level(Enum):
@@ -48,18 +53,6 @@ def error(check: str, text: str) -> Finding:
     return Finding(Level.ERROR, check, text)
 
 
-class Connected(Protocol):
-    """A source's or sink's options and brokers."""
-
-    @property
-    def kafka(self) -> Mapping[str, str]:
-        """The `kafka.*` options, translated for librdkafka."""
-
-    @property
-    def topics(self) -> Topics:
-        """The brokers' topics. The first use creates a client, and may raise OptionError or AuthenticationFailed."""
-
-
 def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
     """Report files in the settings that cannot be read. librdkafka would report a missing file only as a TLS failure."""
     for name, value in sorted(kafka.items()):
@@ -68,14 +61,19 @@ def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
             yield error("options", f"{text} The driver and each executor need the file at this path.")
 
 
-def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
-    """Report whether the brokers answer, and how the connection is secured. Return whether the other steps can go ahead."""
-    unreadable = list(_unreadable_files(known.kafka))
+def reach_brokers(kafka: Mapping[str, str], topics: Callable[[], Topics]) -> Generator[Finding, None, bool]:
+    """Report whether the brokers answer, and how the connection is secured. Return whether the other steps can go ahead.
+
+    Args:
+        kafka: the `kafka.*` options, translated for librdkafka.
+        topics: returns the brokers' topics. The first call creates a client.
+    """
+    unreadable = list(_unreadable_files(kafka))
     yield from unreadable
     if unreadable:
         return False
     try:
-        cluster = known.topics.cluster_id()
+        cluster = topics().cluster_id()
     except OptionError as wrong:
         yield error("options", str(wrong))
     except AuthenticationFailed as refused:
@@ -83,8 +81,8 @@ def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
     except BrokerError as unreached:
         yield error("brokers", str(unreached))
     else:
-        yield ok("brokers", f"{known.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
-        yield judge_security(known.kafka)
+        yield ok("brokers", f"{kafka['bootstrap.servers']} answers; the cluster is {cluster}")
+        yield judge_security(kafka)
         return True
     return False
 
@@ -110,6 +108,37 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
     return ok("security", text)
 
 
+def run(steps: Mapping[str, Callable[[Subject], Iterator[Finding]]], subject: Subject) -> Iterator[Finding]:
+    """Run each step, and report a step that the brokers refuse as an error of its check."""
+    for check, step in steps.items():
+        try:
+            yield from step(subject)
+        except GroupKafkaError as refused:
+            yield error(check, str(refused))
+
+
 def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
     """Return whether this user lacks the right to an operation (KIP-430); `False` if the broker does not report rights."""
     return allowed is not None and operation not in allowed
+
+
+def judge_visibility(read: str, visibilities: Sequence[Visibility], topic: str) -> Finding:
+    """Return a finding about whether open transactions hide records.
+
+    Args:
+        read: what is read, to begin the text with.
+        visibilities: how much of each partition is visible.
+        topic: the topic for the command that shows more.
+    """
+    hidden = {visible.partition: visible.hidden for visible in visibilities if visible.hidden}
+    if hidden:
+        return warning(
+            "isolation",
+            f"{read}: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. read_committed consumers read "
+            "them when the transactions commit or abort. To see which tasks may have them open, and how to close them: "
+            f"groupkafka transactions --topic {topic}.",
+        )
+    if silent := [visible.partition for visible in visibilities if visible.hidden is None]:
+        text = f"{read}: the leaders of {listed(silent)} did not answer whether open transactions block reading"
+        return warning("isolation", text)
+    return ok("isolation", f"{read}: no open transaction blocks reading")

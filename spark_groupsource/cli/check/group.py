@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import timedelta
 
 from confluent_kafka import Consumer, KafkaError
 
@@ -47,35 +48,26 @@ SESSION_MS = 45_000
 
 RETENTION = "offsets.retention.minutes"
 
-_NOT_COMPARED = f"the session timeout and {RETENTION} were not compared with the brokers' settings"
 
+def describe_group(source: Source) -> Iterator[Finding]:
+    """Describe the group and add it to `source`. The group need not exist yet.
 
-def describe_group(source: Source) -> Generator[Finding, None, bool]:
-    """Describe the group and add it to `source`. Return whether the query may join it. The group need not exist yet."""
+    Raises:
+        NotAuthorized: The query may not join the group.
+        GroupKafkaError: See `GroupAdminProcess`.
+    """
     name = source.options.group_id
     allowed: frozenset[str] | None = None
-    with GroupAdminProcess(source.options.client_settings()) as groups:
-        try:
-            allowed = groups.operations(name)
-            source.group = groups.describe(name)
-        except GroupNotFound:
-            pass
-        except GroupKafkaError as refused:
-            yield error("group", str(refused))
-            return False
+    state = "the group does not exist yet; the query creates it"
+    with GroupAdminProcess(source.options.client_settings()) as groups, suppress(GroupNotFound):
+        allowed = groups.operations(name)
+        group = source.group = groups.describe(name)
+        commits = sum(view.commit is not None for view in group.partitions)
+        state = f"{group.state}, {count(len(group.members), 'member')}, committed offsets for {count(commits, 'partition')}"
     if lacks("READ", allowed):
-        yield error("group", f"{name}: this user may describe it, but not join it. {_NO_ACL}")
-        return False
+        raise NotAuthorized(f"{name}: this user may describe it, but not join it. {_NO_ACL}")
     may = "joining it is allowed" if allowed is not None else "the broker does not report whether joining it is allowed"
-    yield ok("group", f"{name}: {_state_text(source.group)}; {may}")
-    return True
-
-
-def _state_text(group: GroupView | None) -> str:
-    if group is None:
-        return "the group does not exist yet; the query creates it"
-    commits = sum(view.commit is not None for view in group.partitions)
-    return f"{group.state}, {count(len(group.members), 'member')}, committed offsets for {count(commits, 'partition')}"
+    yield ok("group", f"{name}: {state}; {may}")
 
 
 def compare_assignors(source: Source) -> Iterator[Finding]:
@@ -86,7 +78,7 @@ def compare_assignors(source: Source) -> Iterator[Finding]:
     """
     options, group = source.options, source.group
     ours = f"kafka.group.protocol={options.group_protocol}, assignor {options.assignment_strategy}"
-    if group is None or not group.members:
+    if not group.members:
         yield ok("assignor", f"{ours}: the group has no members, so any assignor is accepted")
         return
     members = "member is" if len(group.members) == 1 else f"{len(group.members)} members are"
@@ -143,7 +135,7 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
     name = source.options.group_instance_id
     if name is None:
         return
-    users = [member for member in source.members if member.instance_id == name]
+    users = [member for member in source.group.members if member.instance_id == name]
     if not users:
         yield ok("instance id", f"kafka.group.instance.id={name}: no member uses it")
         return
@@ -166,7 +158,7 @@ def count_members(source: Source) -> Iterator[Finding]:
     """
     members = [
         member
-        for member in source.members
+        for member in source.group.members
         if not member.partitions or any(source.options.matches(partition.topic) for partition in member.partitions)
     ]
     if not members or not source.partitions:
@@ -230,13 +222,11 @@ def compare_settings(source: Source) -> Iterator[Finding]:
     """Report what the brokers' settings mean for the query. The query can run without the right to read them."""
     try:
         broker = settings_of_a_broker(source.options.client_settings())
-    except NotAuthorized:
-        yield ok(
-            "settings", f"{_NOT_COMPARED}: that requires the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need"
-        )
-        return
     except GroupKafkaError as refused:
-        yield ok("settings", f"{_NOT_COMPARED}: {refused}")
+        reason = str(refused)
+        if isinstance(refused, NotAuthorized):
+            reason = "that requires the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need"
+        yield ok("settings", f"the session timeout and {RETENTION} were not compared with the brokers' settings: {reason}")
         return
     yield judge_session(source.options, broker)
     if RETENTION in broker:
@@ -265,20 +255,16 @@ def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
         return ok("session", f"{ours}: the brokers do not show their limits")
     if lowest <= session <= highest:
         return ok("session", f"{ours}: the brokers accept {lowest} to {highest}")
-    bound = f"below the brokers' group.min.session.timeout.ms ({lowest})"
-    if session > highest:
-        bound = f"above the brokers' group.max.session.timeout.ms ({highest})"
-    return error(
-        "session",
-        f"{ours} is {bound}. The group would reject this member (INVALID_SESSION_TIMEOUT), and the query would fail. Set it to "
-        f"{lowest} to {highest}, or change the brokers' setting.",
-    )
+    side, bound = ("below the brokers' group.min", lowest) if session < lowest else ("above the brokers' group.max", highest)
+    text = f"{ours} is {side}.session.timeout.ms ({bound}). The group would reject this member"
+    advice = f"Set it to {lowest} to {highest}, or change the brokers' setting."
+    return error("session", f"{text} (INVALID_SESSION_TIMEOUT), and the query would fail. {advice}")
 
 
 def _find_retention(source: Source, minutes: int) -> Iterator[Finding]:
     now_s = time.time()
     first: Mapping[TopicPartition, int | None] = {}
-    if source.group is not None and not source.group.members:
+    if not source.group.members:
         since_ms = max(0, round((now_s - minutes * 60) * 1000))
         try:
             first = source.topics.at_times(dict.fromkeys(source.partitions, since_ms))
@@ -302,8 +288,9 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
     with_commit = [view for view in source.views if view.commit is not None]
     if not with_commit:
         return
-    kept = f"the group's committed offsets are kept for {_period(minutes)} without members ({RETENTION})"
-    if source.members:
+    period = str(timedelta(minutes=minutes)).removesuffix(", 0:00:00")
+    kept = f"the group's committed offsets are kept for {period} without members ({RETENTION})"
+    if source.group.members:
         yield ok("retention", f"{kept}; the group has members")
         return
     since_s = now_s - minutes * 60
@@ -324,10 +311,3 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
         "The brokers may delete the offsets at any time. A query with a new checkpoint then starts at startingOffsets, and held "
         f"ranges are skipped. Start the query now, or raise {RETENTION}.",
     )
-
-
-def _period(minutes: int) -> str:
-    for size, name in ((24 * 60, "day"), (60, "hour")):
-        if minutes % size == 0:
-            return count(minutes // size, name)
-    return count(minutes, "minute")

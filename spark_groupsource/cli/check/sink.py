@@ -1,11 +1,11 @@
 """Checks whether a query may write to its topic: the ACLs, the batch size, the groups and the transactions.
 
-It writes no records.
+It writes no records. A step that the brokers refuse raises a GroupKafkaError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,12 +14,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
-from spark_groupsource.cli.openers import openers
+from spark_groupsource.cli.check.findings import Finding, error, judge_visibility, lacks, ok, warning
+from spark_groupsource.cli.open_transactions import topics_by_name, visibility
 from spark_groupsource.cli.render import count
-from spark_groupsource.cli.visibility import NO_SUBSCRIPTION, visibility_of
 from spark_groupsource.errors import GroupKafkaError, NotAuthorized
-from spark_groupsource.partition import listed
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.topics import SETTING, topic_limits, with_batch_size
@@ -34,11 +33,11 @@ _GROUPS_BEGIN = (
 class Sink:
     """A sink's options, and the topic that the first step found."""
 
-    kafka: Mapping[str, str]
-    """The `kafka.*` options, translated for librdkafka."""
     settings: SinkSettings
     topic: str | None = None
     """The topic, if the user may write to it. `describe_topic` sets it."""
+    partitions: Collection[TopicPartition] = ()
+    """The topic's partitions."""
 
     @cached_property
     def topics(self) -> Topics:
@@ -48,7 +47,7 @@ class Sink:
             OptionError: See `Topics`.
             AuthenticationFailed: See `Topics`.
         """
-        return Topics(self.settings.requests, NO_SUBSCRIPTION, read_committed=False, patience_s=CHECK_STEP_S)
+        return topics_by_name(self.settings.requests)
 
     @property
     def name(self) -> str:
@@ -71,7 +70,7 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
     elif missing := [operation for operation in needed if lacks(operation, found.operations)]:
         yield _needs(name, missing)
     else:
-        sink.topic = name
+        sink.topic, sink.partitions = name, found.partitions
         may = "may be written to" if found.operations is not None else "the broker does not report whether it may be written to"
         yield ok("topics", f"{name} ({count(len(found.partitions), 'partition')}): found, and {may}")
 
@@ -134,39 +133,14 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
         producer = make_client(Producer, settings, lambda reported: errors.__setitem__(reported.code(), reported), librdkafka_log)
         producer.init_transactions(CHECK_STEP_S)
     except KafkaException as refused:
-        yield error("transaction", str(failure(refused.args[0], f"acquiring the transactional id {sink.name}", errors)))
-        return
-    except GroupKafkaError as refused:
-        yield error("transaction", str(refused))
-        return
+        raise failure(refused.args[0], f"acquiring the transactional id {sink.name}", errors) from None
     timeout = settings["transaction.timeout.ms"]
     yield ok("transaction", f"{sink.name}: may be used, and a transaction may be open for {timeout} ms")
 
 
 def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
-    """Report how many of the topic's records are hidden by open transactions, and which tasks may have these open."""
-    topic, requests = sink.topic, sink.settings.requests
+    """Report how many of the topic's records are hidden by open transactions."""
+    topic = sink.topic
     if topic is None:
         return
-    try:
-        visibilities = visibility_of(requests, topic)
-        hidden = {visible.partition: visible.hidden for visible in visibilities if visible.hidden}
-        if hidden:
-            with GroupAdminProcess(requests) as groups:
-                found = openers(groups, topic, None)
-    except GroupKafkaError as refused:
-        yield error("isolation", str(refused))
-        return
-    if hidden:
-        ids = listed(candidate.transactional_id for candidate in found.candidates if candidate.topic == topic)
-        openers_text = f"These tasks may have them open: {ids}." if ids else "No sink task has recorded that it is writing."
-        yield warning(
-            "isolation",
-            f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written, but open transactions hide them from "
-            f"read_committed consumers. {openers_text} To see how to close them: groupkafka transactions --topic {topic}.",
-        )
-    elif silent := [visible.partition for visible in visibilities if visible.hidden is None]:
-        text = f"{topic}: the leaders of {listed(silent)} did not answer whether open transactions block reading"
-        yield warning("isolation", text)
-    else:
-        yield ok("isolation", f"{topic}: no open transaction hides any record")
+    yield judge_visibility(topic, visibility(sink.settings.requests, sink.partitions), topic)

@@ -1,36 +1,34 @@
 """Checks what a query would read: the topics, where it starts, a few records, other queries' claims, and the checkpoint.
 
-It writes nothing, and each request takes at most about ten seconds.
+It writes nothing, and each request takes at most about ten seconds. A step that the brokers refuse raises a GroupKafkaError.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from queue import Empty, SimpleQueue
 
 from confluent_kafka import KafkaError, libversion
-from pydantic import ValidationError
 
-from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicDescription, Topics
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
-from spark_groupsource.checkpoint.offset_log import plan_of, source_lines
-from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
+from spark_groupsource.checkpoint.offset_log import offsets_by_stream, source_lines
+from spark_groupsource.cli.check.findings import Finding, error, judge_visibility, lacks, ok, warning
 from spark_groupsource.cli.claimed import claimed_of, total
+from spark_groupsource.cli.open_transactions import all_ends, visibility
 from spark_groupsource.cli.render import count
-from spark_groupsource.cli.visibility import all_ends, visibility
 from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, OffsetError
 from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import VERSION, CommitRecord, GroupCommit, OtherFormat
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
-from spark_groupsource.handoff.plan_offset import PlanOffset, refuse_another_format
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.options.model import Options
@@ -48,6 +46,12 @@ OTHERWISE = """\
 Until that is corrected, the claims of a finished micro-batch are confirmed only with the next trigger, and its records count as \
 lag until then, unless the driver's program calls spark_groupsource.register."""
 
+READABLE_BY_DRIVER = "The driver's machine must be able to read this location."
+
+
+NO_GROUP = GroupView("", "", "", "", "", (), ())
+"""A group that does not exist."""
+
 
 @dataclass
 class Source:
@@ -56,15 +60,10 @@ class Source:
     options: Options
     partitions: list[TopicPartition] = field(default_factory=list)
     """The partitions of the topics that this user may read. `describe_topics` adds them."""
-    group: GroupView | None = None
-    """The group, or `None` if it does not exist. `describe_group` sets it."""
+    group: GroupView = NO_GROUP
+    """The group. `describe_group` sets it, if the group exists."""
     logs: LogState | None = None
     """The starts and ends of the partitions' logs. `find_start` sets them."""
-
-    @property
-    def kafka(self) -> Mapping[str, str]:
-        """The `kafka.*` options, translated for librdkafka."""
-        return self.options.kafka
 
     @cached_property
     def topics(self) -> Topics:
@@ -73,37 +72,24 @@ class Source:
         Raises:
             OptionError, AuthenticationFailed: See `Topics`.
         """
-        return self.topics_as(read_committed=self.options.read_committed)
-
-    def topics_as(self, *, read_committed: bool) -> Topics:
-        """Return the brokers' topics, with last stable offsets or high watermarks as ends."""
-        return Topics(self.options.client_settings(), self.options, read_committed=read_committed, patience_s=CHECK_STEP_S)
+        options = self.options
+        return Topics(options.client_settings(), options, read_committed=options.read_committed, patience_s=CHECK_STEP_S)
 
     @property
     def commits(self) -> dict[TopicPartition, GroupCommit]:
         """The group's commits, by partition."""
-        return {} if self.group is None else {view.partition: view.commit for view in self.group.partitions}
-
-    @property
-    def members(self) -> tuple[GroupMember, ...]:
-        """The group's members."""
-        return () if self.group is None else self.group.members
+        return {view.partition: view.commit for view in self.group.partitions}
 
     @property
     def views(self) -> list[PartitionView]:
         """The group's partitions in subscribed topics."""
-        partitions = () if self.group is None else self.group.partitions
-        return [view for view in partitions if self.options.matches(view.partition.topic)]
+        return [view for view in self.group.partitions if self.options.matches(view.partition.topic)]
 
 
 def describe_topics(source: Source) -> Iterator[Finding]:
     """Report which topics exist and may be read, and add their partitions to `source`."""
     options, topics = source.options, source.topics
-    try:
-        names = options.subscribe or sorted({partition.topic for partition in topics.partitions()})
-    except GroupKafkaError as refused:
-        yield error("topics", str(refused))
-        return
+    names = options.subscribe or sorted({partition.topic for partition in topics.partitions()})
     if not names:
         yield warning(
             "topics",
@@ -131,113 +117,57 @@ def _readable_text(readable: Mapping[str, TopicDescription]) -> str:
     return f"{counts}: found, and {may}"
 
 
-@dataclass(frozen=True)
-class NewestBatch:
-    """The last micro-batch in a checkpoint's offset log."""
-
-    number: int
-    plans: tuple[PlanOffset, ...]
-    """Its offsets for this package's sources. Empty if the query reads only from other sources."""
-    finished: bool
-    """Whether the micro-batch is in the commit log."""
-    refused: str | None = None
-    """Why a query cannot continue from an offset of this micro-batch, if another version of this package wrote it."""
-
-
 def read_checkpoint(source: Source) -> Iterator[Finding]:
     """Report whether the checkpoint in the options can be read, and which group it belongs to. Give up after CHECK_STEP_S."""
     location = source.options.checkpoint_location
     if location is None:
         return
-    shown = without_password(location)
-    answers: SimpleQueue[NewestBatch | OffsetError | None] = SimpleQueue()
-
-    def read() -> None:
-        try:
-            answers.put(newest_batch(location))
-        except CheckpointUnreadable as unreadable:
-            answers.put(unreadable)
-        except OffsetError as unknown:
-            answers.put(OffsetError(f"{shown}: {unknown}"))
-
+    shown = f"checkpointLocation = {without_password(location)}"
+    findings: SimpleQueue[Finding] = SimpleQueue()
     # Read on another thread, because a read from a file system that does not answer cannot be interrupted.
-    threading.Thread(target=read, name="groupkafka-checkpoint", daemon=True).start()
+    reading = threading.Thread(
+        target=lambda: findings.put(judge_checkpoint(source.options, location, shown)), name="groupkafka-checkpoint", daemon=True
+    )
+    reading.start()
     try:
-        answer = answers.get(timeout=CHECK_STEP_S)
+        yield findings.get(timeout=CHECK_STEP_S)
     except Empty:
-        answer = OffsetError(f"{shown} did not answer within {CHECK_STEP_S:.0f} s")
-    if isinstance(answer, OffsetError):
-        text = f"checkpointLocation = {str(answer).rstrip('.')}. {OTHERWISE}"
-        yield warning("checkpoint", f"{text} The driver's machine must be able to read this location.")
-    else:
-        yield judge_checkpoint(source.options, f"checkpointLocation = {shown}", answer)
+        yield warning("checkpoint", f"{shown} did not answer within {CHECK_STEP_S:.0f} s. {OTHERWISE} {READABLE_BY_DRIVER}")
 
 
-def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -> Finding:
-    """Return a finding about whether a checkpoint belongs to a query in this group.
+def judge_checkpoint(options: Options, location: str, shown: str) -> Finding:
+    """Return a finding about whether a query in this group can continue from a checkpoint's last micro-batch.
 
     Args:
         options: the query's options.
-        named: the location as text, without its password.
-        newest: the last micro-batch in the offset log, or `None` if there is none.
+        location: its `checkpointLocation`.
+        shown: the location as text, without its password.
     """
-    if newest is None:
-        return ok("checkpoint", f"{named}: has no micro-batch yet (offsets folder), as before a query's first start")
-    if newest.refused is not None:
-        return error("checkpoint", f"{named}: the query would fail. {newest.refused}")
-    if not newest.plans:
-        text = (
-            f"micro-batch {newest.number} has no offset from this source, so the checkpoint belongs to another query. {OTHERWISE}"
-        )
-        return warning("checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")
-    of_group = [plan for plan in newest.plans if plan.group == options.group_id]
-    if not of_group:
-        groups = " and ".join(sorted({plan.group for plan in newest.plans}))
-        return error(
-            "checkpoint",
-            f"{named}: micro-batch {newest.number} belongs to group {groups}, not to {options.group_id}. The query would fail. "
-            "Set it to the writer's checkpointLocation, and check kafka.group.id.",
-        )
-    streams = " and ".join(plan.stream for plan in of_group)
-    state = "is finished" if newest.finished else "is not finished"
-    return ok("checkpoint", f"{named}: it can be read; micro-batch {newest.number} of stream {streams} {state}")
-
-
-def newest_batch(location: str) -> NewestBatch | None:
-    """Return a checkpoint's last micro-batch, or `None` if the offset log is empty or the folder does not exist.
-
-    Args:
-        location: the query's `checkpointLocation`.
-
-    Raises:
-        CheckpointUnreadable: The files cannot be read.
-        OffsetError: See `offset_log.source_lines`.
-    """
-    files = CheckpointFiles(location)
-    logged = files.batches("offsets")
-    if not logged:
-        return None
-    newest = max(logged)
-    lines = list(source_lines(files.read(f"offsets/{newest}")).values())
-    plans = []
-    for line in lines:
-        with suppress(ValidationError):
-            plans.append(PlanOffset.model_validate_json(line))
-    refused = next(filter(None, map(_refused, lines)), None)
-    return NewestBatch(newest, tuple(plans), files.exists(f"commits/{newest}"), refused)
-
-
-def _refused(line: str) -> str | None:
-    """Return why a query cannot continue from this offset, if another version of this package wrote it."""
     try:
-        offset = json.loads(line)
-        if plan_of(offset) is not None:
-            refuse_another_format(offset)
-    except (ValueError, RecursionError):
-        return None
-    except OffsetError as refused:
-        return str(refused)
-    return None
+        files = CheckpointFiles(location)
+        logged = files.batches("offsets")
+        if not logged:
+            return ok("checkpoint", f"{shown}: has no micro-batch yet (offsets folder), as before a query's first start")
+        newest = max(logged)
+        offsets = offsets_by_stream(source_lines(files.read(f"offsets/{newest}")).values())
+        state = "is finished" if files.exists(f"commits/{newest}") else "is not finished"
+    except OffsetError as unreadable:
+        named = "checkpointLocation =" if isinstance(unreadable, CheckpointUnreadable) else f"{shown}:"
+        return warning("checkpoint", f"{named} {str(unreadable).rstrip('.')}. {OTHERWISE} {READABLE_BY_DRIVER}")
+    if not offsets:
+        text = f"micro-batch {newest} has no offset from this source, so the checkpoint belongs to another query. {OTHERWISE}"
+        return warning("checkpoint", f"{shown}: {text} Set it to the writer's checkpointLocation.")
+    streams, refusals = [], []
+    for stream, offset in offsets.items():
+        try:
+            PlanOffset.parse(offset, options.group_id)
+            streams.append(stream)
+        except OffsetError as refused:
+            refusals.append(str(refused))
+    if not streams:
+        text = f"the query would fail, unless this is not the writer's checkpointLocation. {refusals[0]}"
+        return error("checkpoint", f"{shown}: {text}")
+    return ok("checkpoint", f"{shown}: it can be read; micro-batch {newest} of stream {' and '.join(streams)} {state}")
 
 
 def name_reader(_source: Source) -> Iterator[Finding]:
@@ -260,17 +190,13 @@ def find_start(source: Source) -> Iterator[Finding]:
         return  # `describe_topics` has reported why
     options, topics, partitions = source.options, source.topics, source.partitions
     without_commit = [partition for partition in partitions if source.commits.get(partition) is None]
-    try:
-        # Ask for the ends before the ids, as a query does, so that a new topic's end is not mistaken for the old topic's.
-        ends = all_ends(topics, partitions)
-        starts = topics.starts(partitions)
-        source.logs = LogState(topics.ids({partition.topic for partition in partitions}), starts, ends)
-        # A partition that the options name must exist, whether or not the group has a commit for it.
-        refuse_unknown(options.stream_start, partitions)
-        starting = offsets_at(options.stream_start, without_commit, topics)
-    except GroupKafkaError as wrong:
-        yield error("start", str(wrong))
-        return
+    # Ask for the ends before the ids, as a query does, so that a new topic's end is not mistaken for the old topic's.
+    ends = all_ends(topics, partitions)
+    starts = topics.starts(partitions)
+    source.logs = LogState(topics.ids({partition.topic for partition in partitions}), starts, ends)
+    # A partition that the options name must exist, whether or not the group has a commit for it.
+    refuse_unknown(options.stream_start, partitions)
+    starting = offsets_at(options.stream_start, without_commit, topics)
     yield from judge_start(options, partitions, source.commits, starting, source.logs)
 
 
@@ -290,22 +216,32 @@ def judge_start(
         starting: where the partitions without a commit would start.
         logs: the starts and ends of the partitions' logs.
     """
-    # `read_formats` reports records in other formats.
-    unread = {partition for partition, commit in commits.items() if isinstance(commit, OtherFormat)}
-    readable = sorted(set(partitions) - unread)
-    continuing = {partition for partition in readable if commits.get(partition) is not None}
-    answered = [
-        partition
-        for partition in readable
-        if partition in logs.starts and partition in logs.ends and (partition in continuing or partition in starting)
-    ]
-    records, losses = _adopted(answered, commits, starting, logs)
-    if answered:
+    stream, done = Stream("check"), evidence(commits.values())
+    records: dict[TopicPartition, CommitRecord] = {}
+    losses: list[PartitionLoss] = []
+    silent = []
+    continuing = 0
+    for partition in sorted(partitions):
+        commit, topic_id = commits.get(partition), logs.ids.get(partition.topic) or None
+        if isinstance(commit, OtherFormat):
+            continue  # `read_formats` reports it
+        is_answered = partition in logs.starts and partition in logs.ends
+        if not is_answered or (commit is None and partition not in starting):
+            silent.append(partition)
+            continue
+        continuing += commit is not None
+        if recreated(stream, partition, commit, topic_id):
+            losses.append(commit_loss(stream, partition, commit, topic_id or "", logs.starts[partition]))
+            commit = None
+        start = starting.get(partition, logs.starts[partition])
+        records[partition] = adopt(stream, partition, commit, starting_offset=start, done=done, topic_id=topic_id)
+    losses += partition_losses(records, logs, {})
+    if records:
         to_read = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
-        places = _places(options, sum(partition in continuing for partition in answered), len(answered))
-        partitions_text = count(len(answered), "partition")
-        yield ok("start", f"{partitions_text}: a query with a new checkpoint starts {places}; {to_read} offsets to read")
-    if silent := [partition for partition in readable if partition not in records]:
+        places = _places(options, continuing, len(records))
+        number = count(len(records), "partition")
+        yield ok("start", f"{number}: a query with a new checkpoint starts {places}; {to_read} offsets to read")
+    if silent:
         yield error(
             "start",
             f"The leader does not return the offsets of {listed(silent)}, so these partitions cannot be read. Check that each "
@@ -313,26 +249,6 @@ def judge_start(
         )
     if losses:
         yield _judge_losses(options, losses)
-
-
-def _adopted(
-    partitions: Collection[TopicPartition],
-    commits: Mapping[TopicPartition, GroupCommit],
-    starting: Mapping[TopicPartition, int],
-    logs: LogState,
-) -> tuple[dict[TopicPartition, CommitRecord], list[PartitionLoss]]:
-    """Return the commit record with which a new query would adopt each partition, and the losses that it would detect."""
-    stream, done = Stream("check"), evidence(commits.values())
-    records: dict[TopicPartition, CommitRecord] = {}
-    losses: list[PartitionLoss] = []
-    for partition in partitions:
-        commit, topic_id = commits.get(partition), logs.ids.get(partition.topic) or None
-        if recreated(stream, partition, commit, topic_id):
-            losses.append(commit_loss(stream, partition, commit, topic_id or "", logs.starts[partition]))
-            commit = None
-        start = starting.get(partition, logs.starts[partition])
-        records[partition] = adopt(stream, partition, commit, starting_offset=start, done=done, topic_id=topic_id)
-    return records, losses + partition_losses(records, logs, {})
 
 
 def _places(options: Options, continuing: int, total: int) -> str:
@@ -364,12 +280,8 @@ def fetch_records(source: Source) -> Iterator[Finding]:
         return
     settings = source.options.fetch_settings()
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
-    try:
-        with closing(fetch(last, settings)) as batches:
-            rows = next((batch.num_rows for batch in batches), 0)
-    except GroupKafkaError as failed:
-        yield error("fetch", str(failed))
-        return
+    with closing(fetch(last, settings)) as batches:
+        rows = next((batch.num_rows for batch in batches), 0)
     yield ok("fetch", f"{reader} has read {rows} records of {last}" if rows else f"{reader} has found no record in {last}")
 
 
@@ -389,24 +301,7 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
     if not source.options.read_committed:
         yield ok("isolation", "read_uncommitted: records of open and aborted transactions are read too")
         return
-    try:
-        visibilities = visibility(source.topics_as(read_committed=False), source.topics, source.partitions)
-    except GroupKafkaError as refused:
-        yield error("isolation", str(refused))
-        return
-    hidden = {visible.partition: visible.hidden for visible in visibilities if visible.hidden}
-    if silent := [visible.partition for visible in visibilities if visible.hidden is None]:
-        text = f"read_committed: the leaders of {listed(silent)} did not answer whether open transactions block reading"
-        yield warning("isolation", text)
-    elif hidden:
-        yield warning(
-            "isolation",
-            f"read_committed: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. The query reads them "
-            "when the transactions commit or abort. To see which tasks may have them open: groupkafka transactions --topic "
-            "TOPIC.",
-        )
-    else:
-        yield ok("isolation", "read_committed: no open transaction blocks reading")
+    yield judge_visibility("read_committed", visibility(source.options.client_settings(), source.partitions), "TOPIC")
 
 
 def read_formats(source: Source) -> Iterator[Finding]:
@@ -420,8 +315,7 @@ def read_formats(source: Source) -> Iterator[Finding]:
 
 def list_claims(source: Source) -> Iterator[Finding]:
     """Report held ranges, and what a query with a new checkpoint would do with them."""
-    group = source.group
-    ranges = [] if group is None else [claimed for view in source.views for claimed in claimed_of(group, view)]
+    ranges = [claimed for view in source.views for claimed in claimed_of(source.group, view)]
     held = [claimed for claimed in ranges if claimed.kind == "held"]
     if held:
         listing = listed(f"{claimed.partition} {claimed.claim.range} of stream {claimed.claim.stream}" for claimed in held)

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
-from spark_groupsource.cli.reset_offsets import Target, execute_reset, plan_reset
+from spark_groupsource.cli.reset_offsets import execute_reset, plan_reset
 from spark_groupsource.errors import GroupActive, OffsetsInTheWay
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
@@ -208,7 +208,7 @@ def test_a_group_that_commits_or_gets_a_member_after_the_plan_was_made_is_not_re
     name = stopped(5)
     group, partition = f"group-of-{name}", TopicPartition(name, 0)
     admin = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
-    plan = plan_reset(admin, group, [name], Target(offset=8))
+    plan = plan_reset(admin, group, [name], 8)
     admin.alter_offsets(group, {partition: 6})
     with pytest.raises(OffsetsInTheWay, match="has changed since this command described it"):
         execute_reset(admin, group, plan, drop_claims=True)

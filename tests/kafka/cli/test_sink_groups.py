@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
-from spark_groupsource.cli.top import PlainLines, Snapshot
+from spark_groupsource.cli.top import Snapshot, plain_text
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import REACHES, Names
 from spark_groupsource.sink.token import BatchToken, Mark, Opener, Token, Written, kind_of
@@ -93,10 +93,9 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     assert "this group belongs to a query's sink" in claims.output
     assert "has been processed" not in claims.output
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
-    lines: list[str] = []
-    PlainLines(lines.append).show(Snapshot(group, datetime.now(timezone.utc), view))
-    assert "no lag (the group belongs to a query's sink)" in lines[-1]
-    assert "lag 0" not in lines[-1] + described.output
+    line = plain_text(Snapshot(group, datetime.now(timezone.utc), view)).splitlines()[-1]
+    assert "no lag (the group belongs to the sink of a query)" in line
+    assert "lag 0" not in line + described.output
 
 
 @pytest.mark.parametrize(

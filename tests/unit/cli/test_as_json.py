@@ -12,17 +12,15 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli import claims, describe, group_changes, leave, migrate, reset_offsets, top, transactions
-from spark_groupsource.cli.as_json import json_text
 from spark_groupsource.cli.check import command as check
 from spark_groupsource.cli.check.findings import ok
 from spark_groupsource.cli.group_changes import GroupEvent, Rates
-from spark_groupsource.cli.leave import Leaving
 from spark_groupsource.cli.migrate import Migration
-from spark_groupsource.cli.openers import Candidate, Openers
-from spark_groupsource.cli.render import lag_of
+from spark_groupsource.cli.open_transactions import Candidate, Openers, Visibility
+from spark_groupsource.cli.render import lag_of, print_json
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
-from spark_groupsource.cli.visibility import Visibility
+from spark_groupsource.cli.top import Snapshot
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import Names
@@ -69,7 +67,7 @@ MIGRATION = Migration(
     batch=12,
     committed_at=AT,
     source="0",
-    resets=(OffsetReset(ZERO, None, 120, ()),),
+    resets=(OffsetReset(PartitionView(ZERO, None, None, None), 120),),
     added=frozenset(),
     expired={},
     deleted=(TopicPartition("invoices", 0),),
@@ -80,20 +78,16 @@ OPENER = Candidate(Names("groupkafka", "5e0bd5ce"), 3, "", Opener(1_763_744_390,
 SHOWN = {
     "describe": [describe.json_group(VIEW)],
     "claims": [claims.json_shape(VIEW)],
-    "reset-offsets": [
-        reset_offsets.json_shape(
-            "billing", [OffsetReset(ZERO, 4, 0, VIEW.partitions[0].open + VIEW.partitions[0].owed)], executed=False
-        )
-    ],
+    "reset-offsets": [reset_offsets.json_shape("billing", [OffsetReset(VIEW.partitions[0], 0)], executed=False)],
     "migrate": [migrate.json_shape(MIGRATION, executed=False)],
     "leave": [
-        leave.json_shape("billing", Leaving(dict.fromkeys(ORDERS, 120), ORDERS[2:])),
+        leave.json_shape("billing", {**dict.fromkeys(ORDERS, 120), ORDERS[2]: -2}),
     ],
     "check": [check.json_shape("file", [ok("brokers", "yes")])],
     "transactions": [transactions.json_shape("invoices", [Visibility(ZERO, 2, 7)], Openers((OPENER,), ()))],
     "top": [
-        top.json_snapshot(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),
-        top.json_failure(AT, "billing", "why"),
+        json.loads(top.json_line(Snapshot("billing", AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), (GroupEvent("joined", "a"),)))),
+        json.loads(top.json_line(Snapshot("billing", AT, trouble="why"))),
     ],
 }
 
@@ -141,12 +135,11 @@ def test_what_no_leader_has_said_and_what_no_mark_says_is_null() -> None:
     assert transactions.json_shape("orders", seen[:1], Openers((), ()))["not_visible"] == 5
 
 
-def test_no_character_that_could_steer_a_terminal_is_raw() -> None:
-    for lines in (False, True):
-        text = json_text(SHOWN["describe"][0], lines=lines)
-        assert "\x1b" not in text
-        assert json.loads(text) == SHOWN["describe"][0]
-        assert ("\n" in text) is not lines
+def test_no_character_that_could_steer_a_terminal_is_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json(SHOWN["describe"][0])
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert json.loads(text) == SHOWN["describe"][0]
 
 
 def test_the_page_names_every_event() -> None:

@@ -48,7 +48,7 @@ def test_an_error_that_names_what_a_client_chose_does_not_steer_the_terminal(mon
     def refuse(*_: object) -> None:
         raise GroupKafkaError("reading the commits of group a\x1b[2J\nWhat to do")
 
-    monkeypatch.setattr(describe, "client_settings", refuse)
+    monkeypatch.setattr(describe, "GroupAdminProcess", refuse)
     refused = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", "g"])
     assert refused.exit_code == 1
     assert refused.output == "Error: reading the commits of group a\\x1b[2J\nWhat to do\n"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
-from spark_groupsource.cli.openers import Kept, Openers, openers
+from spark_groupsource.cli.open_transactions import Kept, Openers, openers
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.token import Mark, Opener, Token, Written

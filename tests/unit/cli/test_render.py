@@ -10,14 +10,13 @@ from rich.console import Console
 
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.cli.render import (
+    cell,
     console_for,
     count,
     lag_of,
     make_table,
     member_names,
     name_in,
-    number,
-    print_paragraphs,
     print_table,
     printable,
     time_and_age,
@@ -31,9 +30,8 @@ AT = datetime(2026, 11, 21, 17, 0, tzinfo=timezone.utc)
 def test_in_a_file_a_line_is_never_wrapped_and_has_no_trailing_blanks() -> None:
     written = io.StringIO()
     console = console_for(written)
-    table = make_table(("TOPIC", "LAG", "MEMBER"), terminal=console.is_terminal)
-    table.add_row("orders" * 100, "7", "-")
-    table.add_row("a", "1000", "me")
+    rows = [("orders" * 100, 7, None), ("a", 1000, "me")]
+    table = make_table(("TOPIC", "LAG", "MEMBER"), rows, terminal=console.is_terminal)
     print_table(table, console)
     head, long, short = written.getvalue().splitlines()
     assert head.split() == ["TOPIC", "LAG", "MEMBER"]
@@ -44,27 +42,12 @@ def test_in_a_file_a_line_is_never_wrapped_and_has_no_trailing_blanks() -> None:
 def test_on_a_terminal_a_name_that_is_too_long_is_cut_and_a_number_is_not() -> None:
     written = io.StringIO()
     console = Console(file=written, width=30, force_terminal=True, color_system=None)
-    table = make_table(("MEMBER", "LAG"), terminal=True, one_line=True)
-    table.add_row("a-name-that-is-much-longer-than-the-terminal", "123456789")
+    rows = [("a-name-that-is-much-longer-than-the-terminal", 123456789)]
+    table = make_table(("MEMBER", "LAG"), rows, terminal=True, one_line=True)
     console.print(table)
     (row,) = written.getvalue().splitlines()[1:]
     assert "\u2026" in row
     assert len(row.rstrip()) <= 30
-
-
-def test_a_paragraph_that_is_wrapped_is_indented_below_its_begin_and_a_command_stays_one_line() -> None:
-    written = io.StringIO()
-    console = Console(file=written, width=30, force_terminal=True, color_system=None)
-    command = "     groupkafka claims --group a-long-name"
-    lines = ("What can be done, in more than one line:", "  1. Restart the query of that stream", command)
-    print_paragraphs("\n".join(lines), console)
-    assert written.getvalue().splitlines() == [
-        "What can be done, in more than",
-        "one line:",
-        "  1. Restart the query of that",
-        "     stream",
-        command,
-    ]
 
 
 def test_control_characters_of_a_name_are_escaped() -> None:
@@ -83,7 +66,7 @@ def test_a_time_has_its_age_in_minutes_hours_or_days() -> None:
 
 
 def test_numbers_and_counts_as_texts() -> None:
-    assert [number(value) for value in (None, 0, -1.5)] == ["-", "0", "-1.5"]
+    assert [cell(value) for value in (None, 0, -1.5, "a\x1b")] == ["-", "0", "-1.5", "a\\x1b"]
     assert [count(value, "member") for value in (0, 1, 2)] == ["0 members", "1 member", "2 members"]
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.cli.sink_groups import (
+    as_read,
     json_transaction,
-    lag_in,
-    position_in,
     read_part,
-    refuse_sink,
+    refuse_changes,
     sink_batch,
     sink_lines,
 )
@@ -59,7 +58,7 @@ def test_a_mark_says_who_may_have_a_transaction_open() -> None:
 def test_each_token_and_each_mark_is_a_line_and_in_the_way_of_other_offsets(metadata: str, line: str) -> None:
     assert sink_lines(group(metadata)) == [line]
     with pytest.raises(OffsetsInTheWay, match="Nothing was changed"):
-        refuse_sink(group(metadata))
+        refuse_changes(group(metadata))
 
 
 def test_the_mark_of_a_reach_says_which_tasks_have_written() -> None:
@@ -69,9 +68,10 @@ def test_the_mark_of_a_reach_says_which_tasks_have_written() -> None:
 
 @pytest.mark.parametrize("metadata", [TOKEN, OPEN, CLOSED])
 def test_an_offset_of_the_sink_has_neither_lag_nor_position(metadata: str) -> None:
-    assert (lag_in(kept(metadata)), position_in(kept(metadata)), read_part(group(metadata))) == (None, None, None)
+    seen = as_read(kept(metadata))
+    assert (seen.lag, seen.lag_unknown, seen.position, read_part(group(metadata))) == (None, False, None, None)
     readers = kept("another client's", partition=1)
-    assert (lag_in(readers), position_in(readers)) == (82, 18)
+    assert (as_read(readers).lag, as_read(readers).position) == (82, 18)
     mixed = read_part(replace(group(metadata), partitions=(kept(metadata), readers)))
     assert mixed is not None
     assert mixed.lag == 82
@@ -84,4 +84,4 @@ def test_a_group_without_commits_is_none_of_a_sink() -> None:
 
 def test_a_group_of_readers_is_none_of_a_sink() -> None:
     assert sink_lines(group("another client's")) == []
-    refuse_sink(group(None))
+    refuse_changes(group(None))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli import visibility
+from spark_groupsource.cli import open_transactions as visibility
 from spark_groupsource.partition import TopicPartition
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -47,8 +47,9 @@ def test_a_leader_that_never_answers_is_left_out(monkeypatch: pytest.MonkeyPatch
 
 def test_what_a_leader_did_not_say_is_not_known_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visibility, "CHECK_STEP_S", 0.2)
-    high, stable = (cast("Topics", cast("Any", Leaders(answer))) for answer in ({ONE: 9, TWO: 7}, {ONE: 5}))
-    seen = visibility.visibility(high, stable, [TWO, ONE])
+    leaders = {False: Leaders({ONE: 9, TWO: 7}), True: Leaders({ONE: 5})}
+    monkeypatch.setattr(visibility, "topics_by_name", lambda _, read_committed=False: leaders[read_committed])
+    seen = visibility.visibility({}, [TWO, ONE])
     assert seen == [visibility.Visibility(ONE, 5, 9), visibility.Visibility(TWO, None, 7)]
     assert [one.hidden for one in seen] == [4, None]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from spark_groupsource.options.described import described, option, wrong_values
+from spark_groupsource.errors import OptionError
+from spark_groupsource.options.described import QueryOptions, described, option
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.sink_model import SinkOptions
 
@@ -33,12 +34,14 @@ def test_an_option_is_described_as_a_user_would_write_it() -> None:
 
 
 def test_a_wrong_value_is_a_sentence_with_the_option_and_the_value_unless_it_is_a_secret() -> None:
-    class Secret(Example):
+    class Secret(QueryOptions):
+        ignored = frozenset[str]()
+        writes = True
+        limit: int = option("limit", "5", section="Limits", meaning="How many.")
         password: int = option("sasl.password", section="Logins", meaning="The password.")
 
-    given = {"limit": "many", "sasl.password": "hunter2"}
-    with pytest.raises(ValidationError) as refused:
-        Secret(**given)
-    limit, password = wrong_values(refused.value, given)
+    with pytest.raises(OptionError) as refused:
+        Secret.parse({"kafka.bootstrap.servers": "a:1", "limit": "many", "sasl.password": "hunter2"})
+    limit, password = refused.value.problems
     assert limit.startswith("limit = 'many': ")
     assert password.startswith("sasl.password = ********: ")

@@ -105,6 +105,7 @@ class TestTheMetricsPort:
                 {"metrics.port": "1", "metrics.host": "localhost:9400"},
                 "metrics.host = 'localhost:9400': a host name or an address without a port",
             ),
+            ({"metrics.port": "1", "metrics.host": "a..b"}, "metrics.host = 'a..b': a host name or an address without a port"),
             ({"metrics.port": "1", "metrics.host": " "}, "metrics.host = ' ': a host name or an address without a port"),
             ({"metrics.host": "0.0.0.0"}, "metrics.host has no effect without metrics.port"),  # noqa: S104
         ],

@@ -171,7 +171,7 @@ def test_the_checkpoint_of_a_query_is_found_and_that_of_another_group_is_an_erro
             assert "micro-batch 0 of stream 5e7 is not finished" in found.of("checkpoint")[0][2]
         else:
             assert (found.exit_code, found.level("checkpoint")) == (1, "error")
-            assert f"belongs to group another, not to {name}. The query would fail" in found.of("checkpoint")[0][2]
+            assert f"belongs to the consumer group 'another', but kafka.group.id is {name!r}" in found.of("checkpoint")[0][2]
 
 
 @pytest.mark.parametrize("location", ["there-is-no-such-scheme://user:hunter2@host/a", "{tmp}/file"])

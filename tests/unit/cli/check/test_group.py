@@ -78,7 +78,6 @@ def test_members_beside_partitions() -> None:
 
 
 def test_without_members_or_partitions_none_are_counted() -> None:
-    assert not list(count_members(source(None, ZERO)))
     assert not list(count_members(source(group("classic", "range"), ZERO)))
     assert not list(count_members(source(group("classic", "range", MEMBER))))
 

@@ -19,17 +19,14 @@ from spark_groupsource.brokers.topics import TopicDescription, Topics
 from spark_groupsource.cli.check import source as steps
 from spark_groupsource.cli.check.findings import Finding, Level, ok
 from spark_groupsource.cli.check.source import (
-    NewestBatch,
     Source,
     describe_topics,
     fetch_records,
     find_start,
-    judge_checkpoint,
     judge_start,
     last_offsets,
     list_claims,
     name_reader,
-    newest_batch,
     read_checkpoint,
     read_formats,
 )
@@ -55,8 +52,6 @@ def test_each_client_asks_for_what_the_query_may_read() -> None:
     """Nothing is asked yet, so no broker is needed."""
     known = source(kafka_isolation_level="read_committed")
     assert known.topics is known.topics, "one client serves all steps"
-    assert known.topics_as(read_committed=False) is not known.topics
-    assert known.kafka is known.options.kafka
 
 
 class Found:
@@ -114,78 +109,81 @@ def test_options_without_a_location_have_no_finding() -> None:
     assert not list(read_checkpoint(source()))
 
 
+def logged(folder: Path, *lines: str, finished: bool = True) -> None:
+    """Write micro-batches 9 and 10, the last one with these lines."""
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir()
+        (folder / log / "9").write_text("v1\n{}\n-")
+    (folder / "offsets" / "10").write_text("\n".join(["v1", "{}", *lines]))
+    if finished:
+        (folder / "commits" / "10").write_text("v1\n{}")
+
+
+def line_of(group: str, **more: Any) -> str:
+    return json.dumps({**plan_of(group).to_json(), **more})
+
+
 @pytest.mark.parametrize(
-    ("newest", "level", "named"),
+    ("lines", "level", "named"),
     [
-        (None, Level.OK, "has no micro-batch yet (offsets folder)"),
-        (NewestBatch(41, (plan_of("billing"),), True), Level.OK, "micro-batch 41 of stream 5e7 is finished"),
-        (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "micro-batch 41 of stream 5e7 is not finished"),
-        (NewestBatch(41, (), True), Level.WARNING, "has no offset from this source"),
-        (NewestBatch(41, (), True, "Too old: do this."), Level.ERROR, "the query would fail. Too old: do this."),
-        (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "belongs to group a and b, not to billing"),
+        ([line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
+        (['{"orders":{"0":5}}', line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
+        ([line_of("a", stream="5e8"), line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
+        (['{"orders":{"0":5}}'], Level.WARNING, "has no offset of this source"),
+        (["-", '{"v":{"0":5}}', '{"v":3}'], Level.WARNING, "Set it to the writer's checkpointLocation"),
+        ([line_of("a")], Level.ERROR, "belongs to the consumer group 'a', but kafka.group.id is 'billing'"),
+        ([line_of("billing", v=3)], Level.ERROR, "another version of spark_groupsource wrote format 3 there"),
+        ([line_of("billing", v=5)], Level.ERROR, "the query would fail"),
     ],
 )
-def test_the_checkpoint_beside_the_group(newest: NewestBatch | None, level: Level, named: str) -> None:
-    found = judge_checkpoint(options(), "checkpointLocation = s3://***@bucket/a", newest)
+def test_the_checkpoint_beside_the_group(tmp_path: Path, lines: list[str], level: Level, named: str) -> None:
+    logged(tmp_path, *lines)
+    found = only(read_checkpoint(source(checkpointLocation=f"file:{tmp_path}")))
     assert (found.level, found.check) == (level, "checkpoint")
     assert named in found.text
-    assert found.text.startswith("checkpointLocation = s3://***@bucket/a: ")
-    of_another = level is not Level.OK and (newest is None or newest.refused is None)
-    assert ("Set it to the writer's checkpointLocation" in found.text) is of_another
+    assert found.text.startswith(f"checkpointLocation = file:{tmp_path}: ")
 
 
-def test_a_checkpoint_that_cannot_be_read_says_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: str) -> None:
-        raise CheckpointUnreadable("/data/a cannot be read: no such host.")
+def test_a_micro_batch_without_a_commit_is_not_finished(tmp_path: Path) -> None:
+    logged(tmp_path, line_of("billing"), finished=False)
+    assert only(read_checkpoint(source(checkpointLocation=str(tmp_path)))).text.endswith("of stream 5e7 is not finished")
 
-    monkeypatch.setattr(steps, "newest_batch", refuse)
-    found = only(read_checkpoint(source(checkpointLocation="/data/a")))
+
+def test_a_checkpoint_before_the_first_micro_batch(tmp_path: Path) -> None:
+    found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
+    assert (found.level, "has no micro-batch yet (folder offsets)" in found.text) == (Level.OK, True)
+
+
+def test_a_checkpoint_that_cannot_be_read_says_what_follows(tmp_path: Path) -> None:
+    (tmp_path / "offsets").write_text("not a folder")
+    found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
     assert found.level is Level.WARNING
-    assert found.text.startswith("checkpointLocation = /data/a cannot be read: no such host. Until that is corrected, the claims")
+    assert found.text.startswith(f"checkpointLocation = {tmp_path} cannot be read: ")
+    assert ". Until that is corrected, the claims" in found.text
 
 
-def test_a_password_in_the_location_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "newest_batch", lambda _: None)
-    found = only(read_checkpoint(source(checkpointLocation="s3://key:secret@bucket/a")))
-    assert found.text.startswith("checkpointLocation = s3://***@bucket/a: has no micro-batch yet")
-
-
-def test_the_newest_micro_batch_is_read_from_the_logs(tmp_path: Path) -> None:
-    assert newest_batch(str(tmp_path)) is None
-    (tmp_path / "offsets").mkdir()
-    assert newest_batch(str(tmp_path)) is None
-    for number in (9, 10):
-        lines = ["v1", "{}", '{"orders":{"0":5}}', json.dumps(plan_of(f"group-{number}").to_json())]
-        (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
-    assert newest_batch(f"file:{tmp_path}") == NewestBatch(10, (plan_of("group-10"),), False)
-    (tmp_path / "commits").mkdir()
-    (tmp_path / "commits" / "10").write_text("v1\n{}")
-    assert newest_batch(str(tmp_path)) == NewestBatch(10, (plan_of("group-10"),), True)
-
-
-@pytest.mark.parametrize("version", [3, 5])
-def test_the_newest_micro_batch_of_another_version_is_known_as_that(tmp_path: Path, version: int) -> None:
-    (tmp_path / "offsets").mkdir()
-    offset = {**plan_of("billing").to_json(), "v": version}
-    (tmp_path / "offsets" / "7").write_text("\n".join(["v1", "{}", "-", '{"v":{"0":5}}', '{"v":3}', json.dumps(offset)]))
-    newest = newest_batch(str(tmp_path))
-    assert newest is not None
-    assert newest.plans == ()
-    assert f"another version of spark_groupsource wrote format {version} there" in str(newest.refused)
+def test_an_offset_log_of_a_newer_spark_names_the_location(tmp_path: Path) -> None:
+    logged(tmp_path)
+    (tmp_path / "offsets" / "10").write_text("v9")
+    found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
+    assert found.level is Level.WARNING
+    assert found.text.startswith(f"checkpointLocation = {tmp_path}: The file of the offset log begins with 'v9'")
 
 
 def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     late = threading.Event()
 
-    def hang(_: str) -> None:
-        late.wait(60)
+    class Hanging:
+        def __init__(self, _: str) -> None:
+            late.wait(60)
+            raise CheckpointUnreadable("late")
 
-    monkeypatch.setattr(steps, "newest_batch", hang)
+    monkeypatch.setattr(steps, "CheckpointFiles", Hanging)
     monkeypatch.setattr(steps, "CHECK_STEP_S", 0.05)
-    found = only(read_checkpoint(source(checkpointLocation="hdfs://host/a")))
+    found = only(read_checkpoint(source(checkpointLocation="s3://key:secret@bucket/a")))
     late.set()
     assert found.level is Level.WARNING
-    assert "hdfs://host/a did not answer within 0 s" in found.text
+    assert "checkpointLocation = s3://***@bucket/a did not answer within 0 s" in found.text
 
 
 def test_the_reader_and_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,21 +1,91 @@
-"""Lists tasks that may have an open transaction, based on the marks that the sink's tasks commit to groups before they write.
+"""Measures what open transactions hide from `read_committed` consumers, and lists the tasks that may have a transaction open.
 
-A mark remains after its transaction commits or aborts, so the list may be too long. librdkafka has no request for open
-transactions.
+The list is based on the marks that the sink's tasks commit to groups before they write. A mark remains after its transaction
+commits or aborts, so the list may be too long. librdkafka has no request for open transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import TokenUnreadable
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.names import Names, open_group
 from spark_groupsource.sink.token import Committed, Mark, Opener, mark_in, newest_token
 from spark_groupsource.timeouts import ASK_AGAIN_S, CHECK_STEP_S
+
+
+@dataclass(frozen=True)
+class _NoSubscription:
+    """A subscription that matches no topic."""
+
+    subscribe: tuple[str, ...] = ()
+
+    def matches(self, topic: str) -> bool:  # noqa: ARG002 -- no topic does
+        return False
+
+
+def topics_by_name(settings: Mapping[str, str], *, read_committed: bool = False) -> Topics:
+    """Return the brokers' topics, to look them up by name.
+
+    Raises:
+        OptionError, AuthenticationFailed: See `Topics`.
+    """
+    return Topics(settings, _NoSubscription(), read_committed=read_committed, patience_s=CHECK_STEP_S)
+
+
+class Visibility(NamedTuple):
+    """How much of a partition is visible and how much is hidden. An offset is `None` if the leader did not return it."""
+
+    partition: TopicPartition
+    stable: int | None
+    """The last stable offset (exclusive), up to which `read_committed` consumers can read."""
+    end: int | None
+    """The high watermark (exclusive)."""
+
+    @property
+    def hidden(self) -> int | None:
+        """How many offsets have been written but are not visible yet, or `None` if unknown."""
+        return None if self.stable is None or self.end is None else max(0, self.end - self.stable)
+
+
+def visibility(settings: Mapping[str, str], partitions: Collection[TopicPartition]) -> list[Visibility]:
+    """Return how much of each partition is visible to `read_committed` consumers, sorted by partition.
+
+    Args:
+        settings: The settings for a client.
+        partitions: The partitions.
+
+    Raises:
+        NotAuthorized: The user may not describe a topic.
+        AuthenticationFailed: The brokers refuse the login.
+    """
+    # Ask for the ends first. Otherwise a record written between the two requests would seem to be in an open transaction.
+    ends = all_ends(topics_by_name(settings), partitions)
+    stable = all_ends(topics_by_name(settings, read_committed=True), partitions)
+    return [Visibility(partition, stable.get(partition), ends.get(partition)) for partition in sorted(set(partitions))]
+
+
+def all_ends(topics: Topics, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return each partition's end (exclusive), leaving out partitions whose leader does not answer within CHECK_STEP_S.
+
+    Raises:
+        NotAuthorized: The user may not describe a topic.
+        AuthenticationFailed: The brokers refuse the login.
+    """
+    topics = topics.without_patience()
+    ends: dict[TopicPartition, int] = {}
+    for _ in Deadline(CHECK_STEP_S).attempts():
+        ends |= topics.ends([partition for partition in partitions if partition not in ends])
+        if len(ends) == len(set(partitions)):
+            break
+    return ends
+
 
 Kept = Mapping[TopicPartition, tuple[int, str | None]]
 """A group's committed offsets, each with its metadata."""

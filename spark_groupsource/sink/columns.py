@@ -60,7 +60,7 @@ def _problems(schema: StructType, topic: str | None) -> Iterator[str]:
 def _fits(name: str, kind: DataType) -> bool:
     # Spark writes types in lower case and without blanks. A string may have any collation.
     text = re.sub(r" collate \w+", "", kind.simpleString()).lower()
-    return text in _ALLOWED[name].lower().replace(": ", ":").split(" or ")
+    return any(text == allowed.replace(" ", "") for allowed in _ALLOWED[name].lower().split(" or "))
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:

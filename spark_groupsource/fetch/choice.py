@@ -25,21 +25,17 @@ def reader() -> Reader:
     unavailable = why_unavailable()
     if unavailable is None:
         return native.read
-    _warn(
-        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
-        "that header keys are truncated at the first NUL, but reading is several times slower. To use the native reader: %s.",
-        str(unavailable),
-        unavailable.advice,
-    )
+    _warn(unavailable)
     return pure.read
 
 
+@functools.cache
 def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
     """Warn, once per process, that the pure Python producer writes the rows."""
-    _warn(
+    log.warning(
         "Rows are written by the pure Python producer, because the native one cannot be used: %s. The rows are the same, but "
         "writing is several times slower. To use the native producer: %s.",
-        str(unavailable),
+        unavailable,
         unavailable.advice,
     )
 
@@ -116,6 +112,11 @@ def warn_on_driver() -> None:
 
 
 @functools.cache
-def _warn(text: str, reason: str, advice: str) -> None:
-    """Log this warning once per process and reason."""
-    log.warning(text, reason, advice)
+def _warn(unavailable: NativeUnavailable) -> None:
+    """Warn, once per process, that the pure Python reader reads the records."""
+    log.warning(
+        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, except "
+        "that header keys are truncated at the first NUL, but reading is several times slower. To use the native reader: %s.",
+        unavailable,
+        unavailable.advice,
+    )

@@ -38,7 +38,8 @@ def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixt
 def test_without_it_the_pure_reader_is_used_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("its C code is not compiled"))
+    unavailable = NativeUnavailable("its C code is not compiled")
+    monkeypatch.setattr(choice, "why_unavailable", lambda: unavailable)
 
     assert [choice.reader() for _ in range(3)] == [pure.read] * 3
 

@@ -17,10 +17,9 @@ from pyspark.sql.types import StructType
 
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.fetch.contract import FetchSettings
-from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.handoff import planner
+from spark_groupsource.handoff import commit_record, planner
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -189,5 +188,5 @@ def _write_the_next_format() -> None:
             metadata = THIS_FORMAT + metadata.removeprefix(NEXT_FORMAT)
         return read_commit(offset, metadata, cluster_id, epoch=epoch)
 
-    fenced_commits.read_commit = read_both  # type: ignore[attr-defined]
+    commit_record.read_commit = read_both
     session.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]

@@ -81,7 +81,8 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m '$(SUITE)') $(TESTS)
 endif
 
-# The tests that `make test` leaves out because they take long: most programs of the pages, the wheel, pipelines, Scala.
+# The tests that `make test` leaves out because they take long: the demo, most programs of the pages, the wheel, a standalone
+# cluster, Spark Connect, pipelines, Scala, clusters of three brokers.
 test-long: $(STAMP) archives
 	$(BIN)/python -m pytest -n 3 $(IN_FILES) -m long
 
@@ -91,7 +92,7 @@ archives: $(STAMP)
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search; in two processes.
 unit: $(STAMP)
-	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q -n 2 $(IN_FILES) tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
+	HANDOFF_HISTORIES=100 $(BIN)/python -m pytest -q -n 2 $(IN_FILES) tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

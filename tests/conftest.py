@@ -146,6 +146,9 @@ NOT_FENCED = {"broker.session.timeout.ms": "120000"}
 # A broker that does nothing takes a third less of the processor.
 SELDOM = {"broker.heartbeat.interval.ms": "5000", "metadata.max.idle.interval.ms": "0"}
 
+# A transaction that takes too long is ended within a second, not within ten.
+ENDS_TRANSACTIONS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+
 # Records with old timestamps are not deleted, and neither are groups without offsets that have no members just now.
 KEEP_ALL = {"log.retention.ms": "-1", "offsets.retention.check.interval.ms": "86400000"}
 
@@ -160,7 +163,7 @@ def errors_keep_their_traceback() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Start a single node of the newest Kafka, shared by all tests: they use topics and groups of their own."""
-    with Cluster(config={**SHORT_SESSIONS, **NOT_FENCED, **SELDOM, **KEEP_ALL}) as running:
+    with Cluster(config={**SHORT_SESSIONS, **NOT_FENCED, **SELDOM, **ENDS_TRANSACTIONS, **KEEP_ALL}) as running:
         yield running
 
 

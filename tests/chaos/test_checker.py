@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.chaos.checker import check
-from tests.chaos.stalls import stalls
 from tests.harness.evidence import Durable, Evidence, Grant, Range, Row, Sample
 
 
@@ -82,17 +81,5 @@ def test_what_is_wrong_fails(said: str, change: dict[str, Any]) -> None:
     assert (verdict.lost, verdict.doubled) == (said.startswith("lost"), said.startswith("doubled"))
 
 
-def test_each_record_of_a_partition_that_nobody_read_is_lost() -> None:
-    verdict = check(replace(RIGHT, outputs={"A": A, "B": B[12:]}))
-    assert (verdict.lost, verdict.violations) == (12, ("lost: 1:0, 1:1, 1:2, 1:3, 1:4 and 7 more",))
-
-
 def test_a_record_that_is_missing_is_not_lost_before_the_group_was_drained() -> None:
     assert check(replace(RIGHT, outputs={"A": A[:-1], "B": B}), drained=False).violations == ()
-
-
-def test_the_stall_of_a_partition_that_moved_is_told_from_a_bystanders() -> None:
-    found = stalls(RIGHT, 1.5, 9.0, struck={"A"})
-    assert found.moved == {0: 3.5}
-    assert found.kept == {1: 7.0}
-    assert stalls(RIGHT, 2.5, 9.0, struck={"B"}).kept == {}

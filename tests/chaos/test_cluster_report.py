@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.chaos.cluster_report import Attempts, Run, attempts, lines, violations
+from tests.chaos.cluster_report import Attempts, Run, violations
 from tests.chaos.visible import Copy, Strike, Task, row_mark, total_mark
 
 KILLED = Strike("executor-killed", "127.0.0.2 4711", 100.0, 100.0)
@@ -29,18 +27,6 @@ def clean() -> Run:
     return Run(["executor-killed", "worker-killed"], [KILLED], 10, both, both, [], Attempts(3, 12, 2, 4))
 
 
-def test_a_clean_run() -> None:
-    assert violations(clean()) == []
-    assert [" ".join(line.split()) for line in lines(clean())] == [
-        "executor-killed 1",
-        "worker-killed 0",
-        "12 task attempts on 3 executors, 2 speculative, 4 failed",
-        "10 records into files by 2 tasks, 0 lost, 0 doubled",
-        "10 records into the topic by 2 tasks, 0 lost, 0 doubled",
-        "queries that ended: 0",
-    ]
-
-
 @pytest.mark.parametrize(
     ("run", "said"),
     [
@@ -57,25 +43,3 @@ def test_a_clean_run() -> None:
 )
 def test_what_is_wrong_is_named(run: Run, said: list[str]) -> None:
     assert violations(run) == said
-
-
-def test_records_that_are_there_twice_and_a_task_that_is_there_in_part() -> None:
-    copy = copied(FIRST, SECOND)
-    copy.add(f"3{row_mark(SECOND)}")
-    copy.look(2.0)
-    assert violations(clean()._replace(files=copy)) == [
-        "doubled in files: 1 records, the first ones [3]",
-        f"{SECOND} is in files in part: 6 rows of 5",
-    ]
-
-
-def test_the_event_log_says_what_spark_has_done() -> None:
-    events = [
-        {"Event": "SparkListenerExecutorAdded"},
-        {"Event": "SparkListenerTaskStart", "Task Info": {"Speculative": False}},
-        {"Event": "SparkListenerTaskStart", "Task Info": {"Speculative": True}},
-        {"Event": "SparkListenerTaskEnd", "Task End Reason": {"Reason": "Success"}},
-        {"Event": "SparkListenerTaskEnd", "Task End Reason": {"Reason": "ExecutorLostFailure"}},
-        {"Event": "SparkListenerApplicationEnd"},
-    ]
-    assert attempts(map(json.dumps, events)) == Attempts(executors=1, tasks=2, speculative=1, failed=1)

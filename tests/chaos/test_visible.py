@@ -59,28 +59,6 @@ def test_a_part_that_stays_is_named_with_its_counts(left: list[str]) -> None:
     assert read((1.0, shown)).unfinished() == {FIRST: (5 - left.count("row"), None if "total" in left else 5)}
 
 
-def test_a_total_without_any_row_is_a_part() -> None:
-    assert read((1.0, [total_mark(FIRST, 5)])).unfinished() == {FIRST: (0, 5)}
-
-
-def test_a_task_that_is_written_a_second_time_with_fewer_rows_is_not_whole() -> None:
-    copy = read((1.0, whole(FIRST, 0, 5)), (2.0, rows(FIRST, 0, 3)))
-    assert copy.unfinished() == {FIRST: (8, 5)}
-    assert copy.doubled() == [0, 1, 2]
-
-
-def test_a_total_that_is_there_twice_adds_up_to_what_both_tries_wrote() -> None:
-    copy = read((1.0, whole(FIRST, 0, 5)), (2.0, whole(FIRST, 5, 7)))
-    assert copy.unfinished() == {}
-    assert copy.rewritten == [FIRST]
-
-
-def test_tasks_of_two_queries_and_two_batches_are_not_mixed_up() -> None:
-    tasks = [Task(query, batch, 0) for query in "AB" for batch in (0, 1)]
-    copy = read((1.0, [value for at, task in enumerate(tasks) for value in rows(task, at, at + 1)]))
-    assert set(copy.unfinished()) == set(tasks)
-
-
 def test_a_partition_that_stands_still_below_its_end_is_timed() -> None:
     still = StandStills(0.0)
     for at, stable, end in [(0, 10, 10), (1, 10, 20), (2, 10, 30), (9, 10, 30), (10, 30, 30)]:
@@ -95,21 +73,6 @@ def test_a_partition_at_its_end_or_that_moves_does_not_stand_still() -> None:
         still.sample(float(at), 0, 10, 10)
         still.sample(float(at), 1, at, 100)
     assert still.found() == []
-
-
-def test_one_that_moves_and_stands_still_again_is_two() -> None:
-    still = StandStills(0.0)
-    for at, stable in enumerate([5, 5, 5, 7, 7, 7, 7]):
-        still.sample(float(at), 0, stable, 10)
-    assert [(each.begin, each.end) for each in still.found()] == [(0.0, 2.0), (3.0, 6.0)]
-
-
-def test_partitions_are_apart_and_short_ones_are_left_out() -> None:
-    still = StandStills(2.5)
-    for at in range(4):
-        still.sample(float(at), 0, 5, 10)
-        still.sample(float(at), 1, 5 + at // 2, 10)
-    assert [(each.partition, each.begin, each.end) for each in still.found()] == [(0, 0.0, 3.0)]
 
 
 @pytest.mark.parametrize(

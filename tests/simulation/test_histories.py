@@ -1,6 +1,6 @@
 """Checks the hand-off's promises against histories of crashes, pauses, rebalances and lost responses.
 
-HANDOFF_HISTORIES=100000 runs that many random histories (300 if it is not set) and a larger exhaustive search. HANDOFF_FIRST_SEED
+HANDOFF_HISTORIES=100000 runs that many random histories (150 if it is not set) and a larger exhaustive search. HANDOFF_FIRST_SEED
 selects other histories. A failure prints its seed and the few steps that reproduce it.
 """
 
@@ -21,7 +21,7 @@ from tests.simulation.history import draw_setting, explore, run, shrink
 from tests.simulation.setting import Setting
 from tests.simulation.world import World
 
-HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "150"))
 FIRST_SEED = int(os.environ.get("HANDOFF_FIRST_SEED", "0"))
 AT_A_TIME = 2500
 NIGHTLY = HISTORIES >= 100_000
@@ -138,11 +138,10 @@ def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:
 @pytest.mark.parametrize(
     "trouble",
     [
-        {"report": 2, "noise": 1, "crash": 1},
         {"report": 2, "noise": 1, "cut": 1},
         {"report": 2, "throw out": 1},
         {"report": 1, "second": 1},
-        *([{"report": 2, "stop": 1, "cut": 1}] if NIGHTLY else []),
+        *([{"report": 2, "noise": 1, "crash": 1}, {"report": 2, "stop": 1, "cut": 1}] if NIGHTLY else []),
     ],
     ids=str,
 )

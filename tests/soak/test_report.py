@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -48,27 +47,6 @@ def test_a_runner_that_grows_is_a_failure_and_a_jvm_is_not() -> None:
     result = run(memory)
     (failure,) = failures(result, judge(result))
     assert failure.startswith("the runner of A grows by +3.")
-
-
-def test_growth_is_not_judged_in_a_short_run() -> None:
-    result = replace(run(lambda process, at: flat(process, at) + at), plan=Plan(1199, 1), seconds=1199)
-    judged = judge(result)
-    assert [one.verdict for one in judged] == [None, Verdict.TOO_SHORT, Verdict.TOO_SHORT]
-    assert failures(result, judged) == []
-
-
-def test_what_grew_in_the_first_half_alone_is_forgiven() -> None:
-    result = run(lambda process, at: flat(process, at) + 5 * min(at, 3600))
-    assert failures(result, judge(result)) == []
-
-
-def test_a_worker_that_came_late_is_not_judged() -> None:
-    late = Process("A", Role.WORKER, 13)
-    result = run(flat)
-    result.samples += [Sample(6000.0 + 30 * one, late, 1000 * one, 1, 1, 1, 1) for one in range(20)]
-    judged = judge(result)
-    assert (judged[-1].process, judged[-1].verdict) == (late, Verdict.TOO_SHORT)
-    assert failures(result, judged) == []
 
 
 def test_what_went_wrong_with_the_run_its_records_claims_and_queries_are_failures() -> None:

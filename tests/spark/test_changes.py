@@ -63,6 +63,7 @@ def once(count: int, partitions: int = 2) -> list[tuple[int, int]]:
     return [(partition, offset) for partition in range(partitions) for offset in range(count)]
 
 
+@pytest.mark.long
 def test_a_query_moves_to_another_cluster_with_the_groups_offsets(
     queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, other_cluster: Cluster
 ) -> None:

@@ -34,6 +34,7 @@ query.stop()
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not (SPARK_HOME / "sbin" / "start-connect-server.sh").exists(), reason="PySpark brings the script from 4.3 on"
 )

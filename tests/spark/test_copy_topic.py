@@ -8,6 +8,8 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
@@ -27,6 +29,7 @@ def properties(name: str, **changed: str) -> str:
     return "\n".join([*kept, *(f"{option} = {value}" for option, value in wanted.items())])
 
 
+@pytest.mark.long
 def test_a_killed_copy_is_started_again_and_each_record_is_there_once(
     cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("guarantee", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.long)])
 def test_a_query_that_copies_a_topic_stops_and_a_batch_read_fails(
     guarantee: str, spark: SparkSession, damaged: Cluster, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -17,9 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from devtools.demo.__main__ import demo as command
 from devtools.demo.count import committed_files, count_records
-from spark_groupsource.errors import GroupKafkaError
 from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
 
 DEMO = [sys.executable, "-m", "devtools.demo"]
@@ -61,6 +58,7 @@ def demo_folders(tmp_path: Path) -> list[str]:
     return [folder.name for folder in tmp_path.glob("groupkafka-*")]
 
 
+@pytest.mark.long
 def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo, tmp_path: Path, mark: str) -> None:
     demo = start_demo()
     output, _ = demo.communicate(timeout=DEMO_LIMIT_S)
@@ -114,6 +112,7 @@ def test_a_demo_that_is_interrupted_leaves_no_process(
         assert demo_folders(tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_query_that_fails_is_reported_with_the_end_of_its_log(start_demo: StartDemo, tmp_path: Path, mark: str) -> None:
     demo = start_demo(PYSPARK_SUBMIT_ARGS="--no-such-option pyspark-shell")
     output, _ = demo.communicate(timeout=DEMO_LIMIT_S)
@@ -131,12 +130,6 @@ def test_without_java_the_demo_says_what_to_install(start_demo: StartDemo) -> No
     assert demo.returncode == 1
     assert "Install Java 17" in output
     assert "Traceback" not in output
-
-
-def test_without_pyspark_the_demo_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(GroupKafkaError, match="make demo"):
-        command.main([], standalone_mode=False)
 
 
 # The count.
@@ -172,15 +165,6 @@ def outputs(sinks: dict[str, Sink]) -> dict[str, Path]:
     return {name: sink.folder for name, sink in sinks.items()}
 
 
-def test_each_record_in_one_output_is_exactly_once(sinks: dict[str, Sink]) -> None:
-    sinks["A"].list("0", sinks["A"].file("a0", [0, 2]), sinks["A"].file("a1", [4], partition=1))
-    sinks["B"].list("0", sinks["B"].file("b0", [1, 3]))
-    result = count_records(5, outputs(sinks))
-    assert result.exactly_once
-    assert result.read == 5
-    assert result.rows == {("A", 0): 2, ("A", 1): 1, ("B", 0): 2}
-
-
 @pytest.mark.parametrize(
     ("produced", "a", "b", "lost_doubled_unknown"),
     [
@@ -201,13 +185,6 @@ def test_what_is_not_exactly_once_is_named(
     assert (result.lost, result.doubled, result.unknown) == lost_doubled_unknown
 
 
-def test_files_that_the_sink_has_not_committed_do_not_count(sinks: dict[str, Sink]) -> None:
-    sinks["A"].list("0", sinks["A"].file("a0", [0]))
-    sinks["A"].file("cut-off", [0])
-    (sinks["A"].log / ".1.tmp").write_text("v1\n" + sinks["A"].file("half", [0]))
-    assert count_records(1, outputs(sinks)).exactly_once
-
-
 def test_a_compact_file_of_the_log_replaces_all_before_it(sinks: dict[str, Sink]) -> None:
     sink = sinks["A"]
     lines = [sink.file(f"a{number}", [number]) for number in range(4)]
@@ -217,7 +194,3 @@ def test_a_compact_file_of_the_log_replaces_all_before_it(sinks: dict[str, Sink]
     sink.list("3", lines[3])
     assert [file.name for file in committed_files(sink.folder)] == ["a0", "a1", "a2", "a3"]
     assert count_records(4, outputs(sinks)).exactly_once
-
-
-def test_a_query_that_has_committed_nothing_has_no_rows(tmp_path: Path) -> None:
-    assert count_records(0, {"A": tmp_path / "nowhere"}).exactly_once

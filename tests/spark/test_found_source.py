@@ -151,6 +151,7 @@ os._exit(0)  # without Spark's own stop
 """
 
 
+@pytest.mark.long
 def test_tasks_of_a_found_source_run_with_the_python_that_found_it_and_register_names_a_wrong_one(
     cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:

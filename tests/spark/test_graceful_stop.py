@@ -40,11 +40,11 @@ RECORDS = 4000
 EACH = {"maxOffsetsPerTrigger": "40"}
 """A hundred micro-batches."""
 
-TRIGGERS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "interval": {"processingTime": "1 hour"},
-    "available": {"availableNow": True},
-}
+TRIGGERS = [
+    pytest.param({}, id="default"),
+    pytest.param({"processingTime": "1 hour"}, id="interval"),
+    pytest.param({"availableNow": True}, id="available", marks=pytest.mark.long),
+]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def send_when_handled(number: signal.Signals, after: Callable[[], object]) -> th
 
 
 @needs_admission_control
-@pytest.mark.parametrize("trigger", TRIGGERS.values(), ids=TRIGGERS.keys())
+@pytest.mark.parametrize("trigger", TRIGGERS)
 def test_a_stop_leaves_the_backlog_and_no_claim_and_the_next_run_reads_it(
     queries: Queries, backlog: str, left: Left, trigger: dict[str, Any]
 ) -> None:
@@ -278,6 +278,7 @@ def test_a_new_query_that_waits_to_join_is_stopped_at_once_and_has_claimed_nothi
     assert len(query.run()) == RECORDS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("crashed", [False, True], ids=["nothing claimed", "claimed"])
 def test_a_restarted_query_that_waits_to_join_says_whether_its_earlier_run_has_left_something_claimed(
     queries: Queries, backlog: str, cluster: Cluster, left: Left, caplog: pytest.LogCaptureFixture, crashed: bool
@@ -356,6 +357,7 @@ def test_a_query_that_waits_in_its_claim_for_a_partition_finishes_the_micro_batc
     assert left(name) == (0, 0)
 
 
+@pytest.mark.long
 def test_a_query_that_waits_in_its_claim_until_the_timeout_leaves_at_once_and_names_its_ranges(
     waits_in_claim: WaitsInClaim, left: Left, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,7 +433,7 @@ def test_a_query_without_this_source_is_stopped_between_two_micro_batches(spark:
 
 
 def test_a_query_that_does_not_end_hides_no_other_and_is_named(
-    spark: SparkSession, queries: Queries, backlog: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, queries: Queries, backlog: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its code goes on when Spark interrupts it, until after `spark.sql.streaming.stopTimeout`."""
     is_in_it, may_end = threading.Event(), threading.Event()
@@ -443,6 +445,7 @@ def test_a_query_that_does_not_end_hides_no_other_and_is_named(
     def fail(_: DataFrame, __: int) -> None:
         raise ValueError("out of paper")
 
+    monkeypatch.setattr("spark_groupsource.spark.graceful_stop.LEFT_WITHIN_S", 2.0)
     before = spark.conf.get("spark.sql.streaming.stopTimeout")
     assert before is not None
     spark.conf.set("spark.sql.streaming.stopTimeout", "1s")
@@ -486,10 +489,10 @@ def test_a_query_with_other_sources_stops_when_its_ranges_are_confirmed(
 
 
 class TestAwaitTermination:
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_signal_stops_all_queries_gracefully_and_restores_the_handlers(
-        self, queries: Queries, backlog: str, left: Left, number: signal.Signals
+        self, queries: Queries, backlog: str, left: Left
     ) -> None:
+        number = signal.SIGTERM
         before = signal.getsignal(number)
         both = [queries(name, backlog, **EACH).start() for name in "ab"]
         until(lambda: all(has_finished(query, 1)() for query in both), "a micro-batch of each")
@@ -537,11 +540,6 @@ class TestAwaitTermination:
         planned, finished = micro_batches(healthy)
         assert planned == finished
         assert not healthy.running.isActive
-
-    def test_queries_that_end_by_themselves_are_waited_for(self, queries: Queries, backlog: str) -> None:
-        both = [queries(name, backlog, maxOffsetsPerTrigger="2000").start(availableNow=True) for name in "ab"]
-        assert patiently(await_termination, *both)
-        assert not any(one.running.isActive for one in both)
 
     def test_another_thread_waits_without_handlers(self, queries: Queries, backlog: str) -> None:
         query = queries("a", backlog).start(availableNow=True)

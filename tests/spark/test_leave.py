@@ -46,7 +46,10 @@ def answer(leave: Leave, topic: str) -> Result:
     return leave(topic)
 
 
-@pytest.mark.parametrize("gracefully", [True, False], ids=["stopped gracefully", "interrupted"])
+@pytest.mark.parametrize(
+    "gracefully",
+    [pytest.param(True, id="stopped gracefully"), pytest.param(False, id="interrupted", marks=pytest.mark.long)],
+)
 def test_sparks_own_source_continues_where_two_queries_have_stopped(
     queries: Queries, topic: MakeTopic, cluster: Cluster, leave: Leave, gracefully: bool
 ) -> None:

@@ -276,6 +276,7 @@ def test_protobuf_of_several_ids_and_what_cannot_be_read(
     query.stop()
 
 
+@pytest.mark.long
 def test_avro_of_several_ids_and_what_cannot_be_read(
     make_run: Callable[..., Run],
     client: SchemaRegistryClient,

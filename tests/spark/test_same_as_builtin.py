@@ -40,7 +40,7 @@ STARTS: dict[str, Callable[[str], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", [pytest.param("latest", marks=pytest.mark.long), "offsets", "times"])
 def test_where_a_stream_starts(pair: MakePair, topic: MakeTopic, admin: AdminClient, timed: Timed, start: str) -> None:
     name = topic(partitions=5)
     timed(name, dict.fromkeys(range(5), (1000, 2000, 3000)))
@@ -66,7 +66,7 @@ def test_a_time_at_which_there_is_no_record(pair: MakePair, topic: MakeTopic, ti
 
 
 @needs_admission_control
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("isolation", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.long)])
 def test_transactions(pair: MakePair, topic: MakeTopic, cluster: Cluster, isolation: str) -> None:
     name = topic()
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
@@ -57,6 +58,7 @@ def test_headers_keys_with_a_nul(read: Read, topic: MakeTopic, cluster: Cluster)
     assert read_keys == [[header["key"] for header in of_record] for of_record in headers]
 
 
+@pytest.mark.long
 def test_records_of_old_message_formats(read: Read, tmp_path: Path) -> None:
     with broker_with_old_records(tmp_path) as cluster:
         last = len(OLD_RECORDS) - 1

@@ -50,6 +50,7 @@ def test_a_query_and_a_batch_read_with_the_right_secret(
     assert shown_secrets(secured, explained) == []
 
 
+@pytest.mark.long
 def test_the_tasks_of_a_sink_share_the_tokens_of_their_processes(
     spark: SparkSession, secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, tmp_path: Path
 ) -> None:

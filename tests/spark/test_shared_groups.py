@@ -87,6 +87,7 @@ def test_a_query_that_takes_the_place_of_another_one_shares_nothing_with_it(
     assert said() == []
 
 
+@pytest.mark.long
 def test_a_union_of_two_loads_of_one_group_is_worth_one_warning(
     queries: Queries, write: Write, topic: MakeTopic, produce: Produce, said: Callable[[], list[str]]
 ) -> None:

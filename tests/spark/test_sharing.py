@@ -35,7 +35,7 @@ def owned_by(pipeline: Pipeline) -> int:
     return sum(len(partitions) for partitions in ranges.values())
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_two_queries_of_one_group_read_each_record_once_while_one_stops_and_one_starts(
     queries: Queries, topic: MakeTopic, cluster: Cluster, protocol: str
 ) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
@@ -51,30 +52,41 @@ class Watch(threading.Thread):
 
     def __init__(self, sink: Sink) -> None:
         super().__init__()
-        self._sink = sink
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": sink.cluster.bootstrap_servers,
+                "group.id": "watches",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        partitions = self._consumer.list_topics(sink.target, timeout=60).topics[sink.target].partitions
+        self._consumer.assign([TopicPartition(sink.target, number, 0) for number in partitions])
+        self._found: Counter[tuple[int, int]] = Counter()
         self._ends = threading.Event()
         self.parts: list[Counter[tuple[int, int]]] = []
 
     def run(self) -> None:
         before: Counter[tuple[int, int]] = Counter()
-        while True:
+        last = False
+        while not last:
             last = self._ends.is_set()
-            found = by_task(self._sink)
-            if any(count != ROWS // 2 and before[task] == count for task, count in found.items()):
-                self.parts.append(found)
-            before = found
-            if last:
-                return
-            self._ends.wait(1)
+            # Until a second passes without a new record.
+            while messages := self._consumer.consume(10_000, 1):
+                self._found.update(task_of((message.value() or b"").decode()) for message in messages if message.error() is None)
+            if any(count != ROWS // 2 and before[task] == count for task, count in self._found.items()):
+                self.parts.append(self._found.copy())
+            before = self._found.copy()
+        self._consumer.close()
 
     def finish(self) -> None:
         self._ends.set()
         self.join()
 
 
-def by_task(sink: Sink) -> Counter[tuple[int, int]]:
-    """Count the rows that are visible, by micro-batch and task."""
-    return Counter((int(value) // ROWS, int(value) % 2) for value in sink.written())
+def task_of(value: str) -> tuple[int, int]:
+    """Return the micro-batch and the task of a row."""
+    return int(value) // ROWS, int(value) % 2
 
 
 @contextmanager
@@ -104,9 +116,10 @@ def finish(sink: Sink, frame: DataFrame) -> None:
     query.stop()
     assert query.exception() is None
     readers_go_on(sink)
-    found = by_task(sink)
+    written = sink.written()
+    found = Counter(map(task_of, written))
     assert set(found.values()) == {ROWS // 2}, found
-    assert len(set(sink.written())) == found.total()
+    assert len(set(written)) == len(written)
 
 
 def test_a_query_that_is_stopped_again_and_again(spark: SparkSession, sink: Sink) -> None:

@@ -27,7 +27,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("fixed", [pytest.param(False, marks=pytest.mark.long), True])
 def test_files_are_cut_alike_on_another_number_of_cores_only_with_a_setting(
     session: SparkSession, cluster: Cluster, topic: MakeTopic, tmp_path: Path, fixed: bool
 ) -> None:

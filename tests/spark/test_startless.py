@@ -156,19 +156,3 @@ def test_a_batch_that_failed_is_replayed_with_what_it_had_claimed(
     claimed = [] if place == "before the claim" else [*range(3 * failing, 3 * failing + 3)]
     assert batches.offsets[failing] == claimed
     assert [one for _, read in sorted(batches.offsets.items()) for one in read] == [*range(9 + 3 * failing)]
-
-
-def test_a_checkpoint_without_its_newest_commit_is_refused(
-    startless: StartlessQuery, topic: MakeTopic, produce: Produce, cluster: Cluster
-) -> None:
-    name = topic()
-    query, batches = startless(name), Batches()
-    for total in (3, 6):
-        produce(name, numbered(3))
-        query.start(foreach_batch=batches)
-        until(lambda total=total: sum(map(len, batches.offsets.values())) >= total, f"{total} records")  # type: ignore[misc]
-        until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "the micro-batch is confirmed")
-        query.stop()
-    (query.folder / "checkpoint" / "commits" / "1").unlink()
-    query.start(foreach_batch=batches)
-    assert "According to the group, a micro-batch of stream" in query.failure()

@@ -41,6 +41,7 @@ def records_read(events: Path) -> Counter[str]:
     return +read
 
 
+@pytest.mark.long
 def test_a_submitted_job_reads_each_record_once_on_two_workers(
     topic: MakeTopic, produce: Produce, cluster: Cluster, master: str, tmp_path: Path
 ) -> None:

@@ -133,8 +133,5 @@ def forged(config: str) -> tuple[str, float]:
     return token[:-8] + "AAAAAAAA", expiry
 
 
-not_callable = "a name that is there, and no function"
-
-
 def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -56,7 +56,9 @@ def own() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=["silent", *(pytest.param(kind, marks=pytest.mark.long) for kind in UNREACHABLE if kind != "silent")])
+@pytest.fixture(
+    params=["silent", *(pytest.param(kind, id=f"{kind}, all commands", marks=pytest.mark.long) for kind in UNREACHABLE)]
+)
 def advertised(request: pytest.FixtureRequest, own: Cluster) -> Iterator[str]:
     with address(request.param) as unreachable:
         advertise(own, unreachable)
@@ -136,11 +138,16 @@ def commands(cluster: Cluster, folder: Path) -> dict[str, Callable[[], object]]:
     return {" ".join(words[:2]): partial(lambda words: CliRunner().invoke(main, words).output, words) for words in asked}
 
 
-def test_queries_and_commands_name_the_address_soon(own: Cluster, advertised: str, tmp_path: Path) -> None:
-    asked = steps(own)
+def test_queries_and_commands_name_the_address_soon(
+    own: Cluster, advertised: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Each command waits for ten seconds or more: in `make test` two of them are run."""
+    asked, asked_commands = steps(own), commands(own, tmp_path)
+    if request.node.get_closest_marker("long") is None:
+        asked_commands = {name: asked_commands[name] for name in ("check --conf", "describe --bootstrap-server")}
     with ThreadPoolExecutor(4) as threads:
         found = dict(zip(asked, threads.map(error_of, asked.values()), strict=True))
-    found |= {name: error_of(command) for name, command in commands(own, tmp_path).items()}
+    found |= {name: error_of(command) for name, command in asked_commands.items()}
     for name, (said, took_s) in found.items():
         print(f"{name}: {took_s:.1f} s")
         text = " ".join(said.split())
@@ -173,7 +180,7 @@ def port(cluster: Cluster) -> int:
     return int(cluster.bootstrap_servers.rpartition(":")[2])
 
 
-@pytest.mark.parametrize("held_s", [0.0, 5.0])
+@pytest.mark.parametrize("held_s", [pytest.param(0.0, marks=pytest.mark.long), 5.0])
 def test_a_broker_whose_first_connection_failed_is_asked_again(
     own: Cluster, held_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,12 +220,14 @@ def test_with_the_address_that_the_error_asks_for_all_of_them_work(own: Cluster,
         assert not said.startswith("BrokerUnavailable"), f"{name} says: {said}"
 
 
+@pytest.mark.long
 def test_a_bootstrap_server_that_does_not_answer_advertises_nothing() -> None:
     for kind in UNREACHABLE:
         with address(kind) as nowhere:
             refuse_unreachable({"bootstrap.servers": nowhere})
 
 
+@pytest.mark.long
 def test_one_broker_of_three_that_is_away_is_no_matter_of_addresses() -> None:
     with Cluster(nodes=3) as cluster:
         cluster.nodes[0].kill()

@@ -136,7 +136,7 @@ def test_a_wrong_secret_is_reported_as_such(secured: Secured, refusals: Refusals
         assert setting in str(error)
 
 
-@pytest.mark.parametrize("name", ["tests.support.tokens:no_such", "no.such.module:callback", "tests.support.tokens:not_callable"])
+@pytest.mark.parametrize("name", ["tests.support.tokens:no_such", "no.such.module:callback"])
 def test_a_callback_that_is_none_is_named(secured: Secured, refusals: Refusals, name: str) -> None:
     for error in refusals(reading("open-any", {**secured.login("oauth_cb"), "kafka.oauth_cb": name})):
         assert type(error) is OptionError
@@ -258,6 +258,7 @@ def test_a_token_is_renewed_before_it_expires(
         assert stream.owned
 
 
+@pytest.mark.long
 def test_a_login_that_was_refused_for_a_while_is_not_why_a_broker_does_not_answer_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

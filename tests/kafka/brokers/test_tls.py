@@ -95,6 +95,7 @@ def test_a_trust_store_needs_the_root(server: Handshakes) -> None:
     assert server.negotiated
 
 
+@pytest.mark.long
 def test_an_old_key_store_is_converted_as_the_error_says(tmp_path: Path) -> None:
     keytool = shutil.which("keytool")
     assert keytool is not None

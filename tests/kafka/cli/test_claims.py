@@ -122,6 +122,7 @@ def test_a_range_of_a_partition_that_drains_is_in_flight(filled: Filled, query: 
     shown = json.loads(run("claims", name, "--json").output)
     assert (shown["in_flight"], shown["held"]) == (20, 0)
     first.finish()
+    first.plan()
     asked.join()
 
 

@@ -22,7 +22,6 @@ from spark_groupsource.sink import token_store
 from spark_groupsource.sink.token import BatchToken
 from tests.conftest import MakeTopic
 from tests.kafka.sink.test_transactions import login
-from tests.support.committed import read_committed
 from tests.support.consumers import commit_as_another_client, joined
 from tests.support.secured import Secured
 from tests.support.sink_queries import LATER_RUN, RUN, Query
@@ -140,16 +139,6 @@ def test_a_group_with_a_member_is_refused(query: Query, cluster: Cluster) -> Non
     assert refused.exit_code == 1
     assert f"The group {query.names.task(0)} has 1 member" in refused.output
     assert groups(query) == before
-
-
-@pytest.mark.usefixtures("long_ago")
-def test_what_it_costs_a_query_that_comes_back_cannot_know_what_it_has_written(query: Query) -> None:
-    written(query)
-    assert run_command(query, "--execute").exit_code == 0
-    with pytest.raises(BatchUnknown, match="cannot tell whether micro-batch 1 is already in the topic"):
-        query.run(1, [["new"]], run=LATER_RUN)
-    query.run(1, [["new"]], run=LATER_RUN, rewriteBatch="1")
-    assert read_committed(query.cluster, query.topic) == [*map(str, range(TASKS)), "new"]
 
 
 @pytest.mark.usefixtures("long_ago")

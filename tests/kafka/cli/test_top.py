@@ -79,6 +79,7 @@ def top(servers: str, group: str, *more: str) -> Iterator[Top]:
         running.process.communicate()
 
 
+@pytest.mark.long
 def test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines() -> None:
     with Cluster() as cluster:
         cluster.create_topic("orders", 2)

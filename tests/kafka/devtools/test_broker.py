@@ -219,6 +219,7 @@ COMMAND = [sys.executable, "-m", "devtools.broker"]
 
 
 class TestTheCommand:
+    @pytest.mark.long
     def test_it_prints_the_address_and_ends_when_asked(self, tmp_path: Path) -> None:
         """Started again on its folder, it has the same address and the records of before."""
         addresses: list[str] = []

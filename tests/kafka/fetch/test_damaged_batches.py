@@ -158,6 +158,7 @@ def test_of_a_gzip_with_several_members_only_the_first_is_read(read: Reader, usi
     assert offsets(read, FetchRange("members", 0, 0, 12), how) == [*range(11)]
 
 
+@pytest.mark.long
 def test_a_replica_that_is_intact_is_read_and_the_damaged_one_is_made_anew(using: MakeSettings) -> None:
     """The steps of docs/operations.md."""
     with Cluster(nodes=3, config=KEEP_ALL) as cluster:

@@ -53,7 +53,7 @@ def as_of_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize(("name", "count"), [("one", 1), ("many", 120)])
+@pytest.mark.parametrize(("name", "count"), [("one", 1), pytest.param("many", 120, marks=pytest.mark.long)])
 def test_a_batch_that_does_not_say_how_large_it_is(
     name: str, count: int, read: Reader, using: MakeSettings, as_of_java: Cluster
 ) -> None:

@@ -94,14 +94,6 @@ def test_many_partitions_give_their_records_in_order_and_in_one_batch(
     assert left == []
 
 
-def test_parts_of_logs_and_empty_ranges(read_all: SharedReader, using: MakeSettings, wide: str, left: list[FetchRange]) -> None:
-    ranges = [FetchRange(wide, partition, 1, 1 + partition % 3) for partition in range(PARTITIONS)]
-
-    assert offsets(read_all, ranges, using()) == {one.partition: list(range(1, one.end)) for one in ranges if one.end > 1}
-    assert offsets(read_all, [FetchRange(wide, 0, 2, 2), FetchRange(wide, 1, 5, 5)], using()) == {}
-    assert left == []
-
-
 def test_a_task_reads_several_parts_of_one_partition_when_only_these_are_granted(
     using: MakeSettings, wide: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

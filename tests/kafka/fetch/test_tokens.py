@@ -73,6 +73,7 @@ def test_a_task_goes_on_and_a_kept_consumer_serves_the_next_task_after_their_tok
 
 
 @NATIVE
+@pytest.mark.long
 def test_a_function_that_fails_later_is_a_warning_and_the_task_fails_when_the_last_token_has_expired(
     secured: Secured, large: FetchRange, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ from tests.kafka.conftest import SHORT_TIMES, Query
 from tests.support.waiting import until
 
 
+@pytest.mark.long
 def test_a_refused_commit_names_the_setting_of_the_brokers_and_passes_once_that_is_raised() -> None:
     few = {**SHORT_SESSIONS, **NOT_FENCED, "offset.metadata.max.bytes": "20"}
     with Cluster(config=few) as cluster:

@@ -170,6 +170,7 @@ def test_a_query_that_did_not_hear_of_a_partition_joins_again_and_who_drains_or_
     assert "which this driver does not have" in warning
 
 
+@pytest.mark.long
 def test_a_static_member_that_did_not_hear_joins_again_as_itself(
     filled: str,
     proxied: Callable[..., Query],
@@ -186,6 +187,7 @@ def test_a_static_member_that_did_not_hear_joins_again_as_itself(
     assert len(warnings_in(caplog)) == 1
 
 
+@pytest.mark.long
 def test_under_the_classic_protocol_the_client_itself_asks_again(
     filled: str,
     proxied: Callable[..., Query],

@@ -104,6 +104,7 @@ def test_a_leader_that_is_away_when_the_stream_begins_is_asked_later_and_the_oth
         node.start()
 
 
+@pytest.mark.long
 def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers are asked about its partition on another thread. The others are adopted without it."""
     # A call that waited for the silent leader would take so long.

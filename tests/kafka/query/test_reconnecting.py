@@ -74,6 +74,7 @@ def test_a_query_and_both_tasks_whose_brokers_are_away_are_calm(own_cluster: Clu
     }, "the query, the pure Python task and the native one"
 
 
+@pytest.mark.long
 def test_a_query_whose_connections_are_accepted_and_closed_is_calm(own_cluster: Cluster) -> None:
     (node,) = own_cluster.nodes
     assert_calm(outage("query", node, lambda: planning(own_cluster, {}), AWAY_S, accepts=True))

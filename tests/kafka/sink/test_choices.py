@@ -126,9 +126,8 @@ def forget(query: Query) -> None:
         future.result()
 
 
-@OPTIONS
+@pytest.mark.parametrize(("option", "batch"), [("rewriteBatch", 0), ("skipBatch", 1)])
 @pytest.mark.parametrize("tasks", [[["a", "b"]], [[], ["a", "b"]]], ids=["fewer tasks", "a task without rows"])
-@pytest.mark.parametrize("batch", [0, 1])
 def test_rows_that_have_moved_to_another_task(query: Query, option: str, tasks: list[list[str]], batch: int) -> None:
     """The task that has them now finds nothing of its own: only the driver can notice."""
     for earlier in range(batch):
@@ -193,8 +192,7 @@ def test_a_choice_that_is_left_from_an_earlier_checkpoint(query: Query) -> None:
 
 
 @RENAMED
-@pytest.mark.parametrize("batch", [0, 1])
-@pytest.mark.parametrize("advice", ["as it was", "rewriteBatch", "skipBatch"])
+@pytest.mark.parametrize(("advice", "batch"), [("as it was", 0), ("rewriteBatch", 1), ("skipBatch", 0)])
 def test_a_name_that_is_changed_in_a_micro_batch(query: Query, topic: MakeTopic, changed: str, advice: str, batch: int) -> None:
     for earlier in range(batch):
         query.run(earlier, [["0"], ["1"]], run=RUN)

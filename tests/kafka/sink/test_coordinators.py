@@ -100,6 +100,7 @@ def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return looks
 
 
+@pytest.mark.long
 def test_groups_that_have_no_coordinator_are_not_overlooked(brokers: Brokers, query: Query, tmp_path: Path) -> None:
     query.write(0, ["a"])
     controller = active_controller(brokers)
@@ -123,6 +124,7 @@ def test_groups_that_have_no_coordinator_are_not_overlooked(brokers: Brokers, qu
     brokers.keep_on(query.names.task(0), brokers.nodes, tmp_path)
 
 
+@pytest.mark.long
 def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,11 +130,10 @@ def test_a_task_that_takes_too_long_is_named_and_has_more_time_when_it_is_tried_
     short = {f"kafka.{name}.timeout.ms": "5000" for name in ("transaction", "delivery", "request")}
     settings = replace(query.settings(**short), longest_transaction_ms=60_000)
     attempt = Attempt(0, 0, RUN, query.names.query)
-    # Coordinators look for transactions that take too long every 10 s.
     with pytest.raises(
         WriterFenced, match=r"the task wrote for \d+ s, but its transaction may take no longer than 5 s .*maxOffsetsPerTrigger"
     ):
-        write_once(settings, query.names, attempt, slow_rows(25))
+        write_once(settings, query.names, attempt, slow_rows(9))
     until_nothing_waits(query)
     assert read_committed(query.cluster, query.topic) == []
     assert write_once(settings, query.names, attempt._replace(number=1), slow_rows(7)).written == 2

@@ -125,52 +125,11 @@ def test_a_restart_on_the_checkpoint_ends_it_as_the_command_says(cluster: Cluste
         assert read_committed(cluster, query.topic) == ["a", "b"]
 
 
-def test_a_task_that_has_been_ended_is_not_shown_while_another_transaction_is_open(cluster: Cluster, query: Query) -> None:
-    with closing(query.tokens) as tokens:
-        tokens.commit_ended([2], LATER_RUN, [])
-    with left_open(cluster, f"another-{query.names.query}", query.topic):
-        found = json.loads(shown(cluster, query.topic, "--json"))
-    assert [one["task"] for one in found["candidates"] if one["query"] == query.names.query] == [0]
-
-
-def test_the_newest_comes_first_and_other_topics_come_last_and_a_prefix_chooses(
-    cluster: Cluster, topic: MakeTopic, query: Query
-) -> None:
-    names = query.names
-    assert query.topic is not None
-    times = {3: 4_000_000_000, 5: 4_000_000_007}
-    for task, at in times.items():
-        mark = Mark(names.query, "", Opener(at, "later", 1))
-        commit_as_another_client(cluster, names.open(task), query.topic, 1, mark.metadata())
-    other = topic(1)
-    newest = Mark(names.query, "", Opener(5_000_000_000, "elsewhere", 1))
-    for task in (4, 3):  # task 3 has one on either topic
-        commit_as_another_client(cluster, names.open(task), other, 1, newest.metadata())
-    stranger = query.renamed(transactionalIdPrefix="stranger").names
-    commit_as_another_client(cluster, stranger.open(1), query.topic, 1, newest.metadata())
-    with left_open(cluster, names.task(2), query.topic):
-        found = json.loads(shown(cluster, query.topic, "--prefix", "q", "--json"))
-        output = shown(cluster, query.topic)
-        nobody = shown(cluster, query.topic, "--prefix", "no\x1bbody")
-    tasks = [one["task"] for one in found["candidates"] if one["query"] == names.query]
-    assert tasks[:2] == [5, 3]
-    assert sorted(tasks[2:-1]) == [0, 2]
-    assert tasks[-1] == 4
-    assert output.index(stranger.task(1)) < output.index(names.task(5)) < output.index("These tasks started with another topic")
-    assert output.index("These tasks started with another topic") < output.index(names.task(4))
-    assert f"query {names.query}, run not known, task 5" in output
-    assert "No sink task with the prefix no\\x1bbody has recorded that it is writing." in nobody
-
-
 @pytest.mark.parametrize(
     "metadata",
     [
-        "",
         "x",
-        "[" * 2000,
         '{"v":4,"q":"QUERY","run":"","open":{"at":1,"host":"\\u001b[2J","pid":1}}',
-        '{"v":4,"q":"QUERY","run":"\\u001b[2J","open":{"at":1,"host":"h","pid":1}}',
-        '{"v":4,"q":"QUERY","run":"","open":{"at":9223372036854775807,"host":"h","pid":1}}',
         '{"v":5,"q":"QUERY","run":"","open":{"at":1,"host":"h","pid":1,"more":2}}',
     ],
 )
@@ -187,15 +146,6 @@ def test_garbage_is_named_and_never_shown(cluster: Cluster, query: Query, metada
     assert f"group {names.open(7)}: written by another client or another version of this package" in output
     assert {names.open(7), names.task(2)} <= set(found["unreadable"])
     assert {one["task"]: one["batch"] for one in found["candidates"] if one["query"] == names.query} == {0: 0, 2: None}
-
-
-def test_what_another_client_writes_beside_a_mark_does_not_hide_it(cluster: Cluster, topic: MakeTopic, query: Query) -> None:
-    group = query.names.open(2)
-    commit_as_another_client(cluster, group, topic(1), 1, "x")
-    with left_open(cluster, query.names.task(2), query.topic):
-        found = json.loads(shown(cluster, query.topic, "--json"))
-    assert 2 in {one["task"] for one in found["candidates"] if one["query"] == query.names.query}
-    assert found["unreadable"].count(group) == 1
 
 
 def test_names_that_could_steer_a_terminal_are_escaped(cluster: Cluster, query: Query) -> None:

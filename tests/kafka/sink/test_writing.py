@@ -170,6 +170,7 @@ def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
     assert read_committed(query.cluster, query.topic) == ["new"]
 
 
+@WITH_ONE_CLIENT
 @pytest.mark.parametrize("believed_s", [60.0, 0.0], ids=["a quick fence", "a slow fence"])
 def test_after_a_slow_fence_the_token_is_read_by_a_new_client(
     query: Query, monkeypatch: pytest.MonkeyPatch, believed_s: float
@@ -214,6 +215,7 @@ def test_a_wrong_password_is_named_soon(
     assert "wrong-secret" not in str(refused.value)
 
 
+@WITH_ONE_CLIENT
 def test_a_failing_source_leaves_nothing(query: Query) -> None:
     def rows() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"value": ["a"]})
@@ -247,12 +249,14 @@ def test_a_row_that_the_topic_refuses_is_named(cluster: Cluster, topic: MakeTopi
     assert read_committed(cluster, query.topic) == []
 
 
+@WITH_ONE_CLIENT
 def test_an_unknown_topic_is_named(cluster: Cluster) -> None:
     query = Query(cluster, "no-such-topic", **{"kafka.max.block.ms": "2000"})
     with pytest.raises(TopicNotFound, match=r"topic no-such-topic does not exist.*Create it"):
         query.write(0, ["a"])
 
 
+@WITH_ONE_CLIENT
 def test_a_topic_that_the_brokers_create_is_written_to(
     cluster: Cluster, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +332,7 @@ def test_rows_of_a_slow_partition_do_not_keep_all_that_came_with_them(query: Que
     assert max(held) < 4 * 65536
 
 
+@WITH_ONE_CLIENT
 def test_a_broker_that_does_not_answer_is_named(topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "CONNECT_S", 0.5)
     monkeypatch.setattr(writing, "TRANSACTION_S", 2.0)

@@ -119,13 +119,6 @@ def always(choice: str) -> Callable[[], AbstractContextManager[object]]:
     return replaced(writing, "plan_task", plan)
 
 
-def rewritten_at_any_rate(self: Any, rows: Any, _before: Written | None) -> Report:
-    return written(self, rows, None)
-
-
-written = writing._TaskWriter._write_transaction
-
-
 @contextmanager
 def without_the_query_in_names() -> Iterator[None]:
     with ExitStack() as patches:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import logging
-import subprocess
+import subprocess  # noqa: F401 -- a path of a test names it
 import sys
 import time
 import traceback
@@ -18,7 +17,6 @@ from spark_groupsource.brokers import shared_token
 from spark_groupsource.brokers.oauth_callback import function_named, token_callback
 from spark_groupsource.brokers.shared_token import SharedToken
 from spark_groupsource.errors import AuthenticationFailed, OptionError
-from tests.support.waiting import until
 
 SECRET = "tweedledum"  # noqa: S105
 
@@ -129,15 +127,6 @@ def test_only_a_function_can_be_marked(other: Callable[..., object]) -> None:
         oauth_callback(other)
 
 
-def test_the_decorator_needs_neither_pyspark_nor_kafka() -> None:
-    code = """
-import sys
-from spark_groupsource import oauth_callback
-print(sorted({"pyspark", "confluent_kafka"} & set(sys.modules)))
-"""
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
 @pytest.mark.parametrize("error", ["RuntimeError", "SystemExit"])
 def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> None:
     (tmp_path / "broken_tokens.py").write_text(f"raise {error}({SECRET!r})")
@@ -191,47 +180,3 @@ def test_a_function_that_ends_its_process_is_an_error_without_what_it_said(givin
     with pytest.raises(AuthenticationFailed, match="raised SystemExit") as caught:
         giving(lambda _config: sys.exit(SECRET))
     assert SECRET not in "".join(traceback.format_exception(caught.value))
-
-
-def test_clients_with_the_same_function_and_config_share_a_token(giving: Giving) -> None:
-    fetched = iter(range(9))
-    tokens = giving(lambda config: (f"{next(fetched)}-{config}", time.time() + 60))
-    assert [tokens(None)[0] for _ in range(3)] == ["0-None"] * 3
-    assert token_callback(f"{__name__}:callback", None)(None)[0] == "0-None"
-    assert token_callback(f"{__name__}:callback", "region=eu")(None)[0] == "1-region=eu"
-
-
-def test_a_function_that_fails_once_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_token, "FIRST_PAUSE_S", 0.05)
-    answers: list[object] = [PermissionError(SECRET), (SECRET, time.time() + 60)]
-
-    def answer(_config: str | None) -> object:
-        found = answers.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    monkeypatch.setitem(globals(), "given", answer)
-    assert token_callback(f"{__name__}:callback", None)(None).value == SECRET
-
-
-def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
-    giving: Giving, caplog: pytest.LogCaptureFixture
-) -> None:
-    answers: list[object] = [(SECRET, time.time() + 1)]
-
-    def answer(_config: str | None) -> object:
-        if not answers:
-            raise PermissionError(f"not with {SECRET}")
-        return answers.pop()
-
-    tokens = giving(answer)
-    caplog.set_level(logging.WARNING)
-    until(lambda: tokens(None) and "PermissionError" in caplog.text, "a renewal that fails")
-    until(lambda: tokens(None) and "has expired" in caplog.text, "the end of the token")
-    last = tokens(None)
-    assert last.value == SECRET
-    assert last.expiry > time.time(), "librdkafka takes no token that has expired, and would not ask again"
-    assert SECRET not in caplog.text
-    answers.append(("new", time.time() + 60))
-    until(lambda: tokens(None)[0] == "new", "the new token")

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.process_limits import address_space, limit_reached, limits_named, says_limit
+from spark_groupsource.brokers.process_limits import address_space, limit_reached, limits_named
 from spark_groupsource.errors import ProcessLimitReached
 from spark_groupsource.fetch.refusals import refusal
 from spark_groupsource.sink.failures import failure
@@ -107,16 +107,3 @@ def test_librdkafka_without_a_thread_is_no_question_of_brokers_or_options() -> N
     ]
     assert [type(error) for error in found] == [ProcessLimitReached] * 3
     assert all("Unable to create broker thread" in str(error) for error in found)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("Failed to create thread: Cannot allocate memory (12)", True),
-        ("Failed to create background thread: Resource temporarily unavailable (11)", True),
-        ("can't start new thread", True),
-        ('Invalid value for configuration property "retries"', False),
-    ],
-)
-def test_texts_about_threads(text: str, says: bool) -> None:
-    assert says_limit(text) == says

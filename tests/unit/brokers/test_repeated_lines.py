@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spark_groupsource.brokers.repeated_lines import MOST_KINDS, MOST_OF_A_KIND, RepeatFilter, kind_of_line, same_line
+from spark_groupsource.brokers.repeated_lines import MOST_KINDS, MOST_OF_A_KIND, RepeatFilter, same_line
 from spark_groupsource.subject import FIELD
 
 
@@ -75,13 +75,6 @@ def test_a_line_is_written_its_repetitions_are_left_out_and_the_next_one_has_the
     assert shown.lines[3:] == ["down after 7 ms"], "nothing was left out"
 
 
-def test_a_line_that_goes_on_is_written_once_a_minute(log: logging.Logger, clock: Clock, shown: Shown) -> None:
-    for _ in range(301):
-        log.error("down")
-        clock.now += 1
-    assert shown.lines == ["down", *["down (59 lines like this omitted in 60 s)"] * 5]
-
-
 def test_of_one_kind_some_lines_are_written_and_all_others_are_counted(log: logging.Logger, clock: Clock, shown: Shown) -> None:
     for number in range(100):
         log.error(refused(number))
@@ -116,12 +109,6 @@ def test_lines_that_differ_in_durations_or_in_the_client_are_equal() -> None:
     assert same_line(refused(suppressed=", 17 identical error(s) suppressed")) == first
     assert same_line(refused(number=2)) != first
     assert same_line(refused().replace("refused", "timed out")) != first
-
-
-def test_lines_of_librdkafka_that_differ_in_the_broker_have_one_kind() -> None:
-    kind = kind_of_line(same_line(refused()))
-    assert kind_of_line(same_line(refused(number=22))) == kind
-    assert kind_of_line(same_line(refused().replace("refused", "timed out"))) != kind
 
 
 def test_lines_that_are_all_different_do_not_fill_the_memory(clock: Clock) -> None:

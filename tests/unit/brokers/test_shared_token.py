@@ -63,12 +63,6 @@ def test_clients_share_a_token_until_four_fifths_of_its_life_are_over(provider: 
     assert provider.calls == 2
 
 
-def test_librdkafka_asks_again_when_the_token_is_renewed_however_old_the_token_is(provider: Provider) -> None:
-    assert provider.asks_again_in(provider.shared()) == pytest.approx(0.8 * LIFE_S)
-    provider.now += 0.5 * LIFE_S
-    assert provider.asks_again_in(provider.shared()) == pytest.approx(0.3 * LIFE_S)
-
-
 def test_a_renewal_that_fails_keeps_the_valid_token_and_is_tried_again_with_pauses(
     provider: Provider, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -228,23 +222,6 @@ def test_a_pause_after_a_failure_is_not_shortened_by_brokers_that_refuse_the_tok
             provider.shared.refused()
         provider.now += 0.1
     assert provider.calls == 3 + 11, "after 1, 2 and 4 s, and then each 5 s"
-
-
-def test_brokers_that_refuse_the_last_token_start_no_second_call_while_one_is_under_way(slow: Slow) -> None:
-    shared, calls, answer = slow
-    answer.set()
-    shared.valid()
-    answer.clear()
-    shared._call_at = 0.0
-    shared._kept = shared._kept._replace(fetched_at=0.0)
-    with ThreadPoolExecutor(1) as threads:
-        renewed = threads.submit(shared)
-        until(lambda: len(calls) == 2, "the second call")
-        shared.refused()
-        assert shared.valid().value == f"{SECRET}-1"
-        answer.set()
-        assert renewed.result(60).value == f"{SECRET}-2"
-    assert len(calls) == 2
 
 
 class Hanging:

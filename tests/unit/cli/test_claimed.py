@@ -8,7 +8,7 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.cli.claimed import claim_line, claimed_in, total
-from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from tests.support.group_views import AT, member, view
 
@@ -29,12 +29,6 @@ def test_what_the_member_with_the_partition_has_claimed_is_in_flight(writer: str
     (claimed,) = claimed_in(view(A, commits={0: record(writer)}))
     assert (claimed.kind, claimed.member) == ("in flight", A)
     assert total([claimed]) == (10, 0)
-
-
-def test_without_members_nothing_is_in_flight() -> None:
-    (claimed,) = claimed_in(view(commits={0: record(A.member_id)}, state="empty"))
-    assert (claimed.kind, claimed.member) == ("held", None)
-    assert total([claimed]) == (0, 10)
 
 
 def test_a_range_of_a_query_that_has_lost_the_partition_is_held() -> None:
@@ -72,10 +66,6 @@ def test_a_range_at_which_the_committed_offset_stays_says_what_is_finished_above
     assert [(claimed.finished_lag, claimed.delays) for claimed in (lowest, higher)] == [(1, True), (None, False)]
     assert claim_line(lowest, AT).endswith(", since not known; 1 finished record above it counts as lag")
     assert claim_line(higher, AT).endswith(", since not known")
-
-
-def test_records_without_claims_and_those_of_a_newer_version_have_no_ranges() -> None:
-    assert claimed_in(view(A, commits={0: OtherFormat(10, 2), 1: None})) == ()
 
 
 def test_what_is_finished_is_never_more_than_the_lag() -> None:

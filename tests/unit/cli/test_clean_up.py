@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -11,7 +10,6 @@ from click.testing import CliRunner
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.cli.clean_up import is_of_sink, refuse_running
 from spark_groupsource.cli.main import main
-from spark_groupsource.errors import GroupActive
 from spark_groupsource.handoff.commit_record import Foreign
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import REACHES, Names
@@ -65,15 +63,6 @@ def test_a_group_is_the_querys_by_its_name_and_by_what_it_holds(seen: GroupView)
 )
 def test_anything_else_is_not(seen: GroupView) -> None:
     assert not is_of_sink(seen, QUERY)
-
-
-def test_a_recent_mark_says_that_the_query_may_still_run_and_until_when_to_wait() -> None:
-    now = datetime.fromtimestamp(AT + 120, timezone.utc)
-    groups = [group(NAMES.open(0), CLOSED), group(NAMES.task(0), TOKEN), group(NAMES.open(1), OPEN)]
-    with pytest.raises(GroupActive, match=r"process 4711 on host-7 .* 2025-11-21T16:59:50Z \(2 min ago\)") as refused:
-        refuse_running(QUERY, groups, now)
-    when = re.findall(r"again at (\S+) or later", str(refused.value))
-    refuse_running(QUERY, groups, datetime.fromisoformat(when[0].replace("Z", "+00:00")))
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(days=9000)])

@@ -33,11 +33,6 @@ def test_an_end_that_is_not_known_or_is_lower_gives_no_rate_or_none_below_0() ->
     assert rates(view(), view(), 0) == Rates()
 
 
-def test_nothing_is_said_of_the_first_look_or_of_two_that_are_alike() -> None:
-    assert events_of(view(member("a", 0, 1, 2))) == []
-    assert events_of(view(member("a", 0, 1, 2)), view(member("a", 0, 1, 2))) == []
-
-
 def test_a_member_that_joins_and_the_partitions_that_move_to_it() -> None:
     assert events_of(view(member("a", 0, 1, 2)), view(member("a", 0), member("b", 1, 2))) == [
         ("joined", "b@host"),
@@ -91,14 +86,6 @@ def test_a_record_in_another_format_settles_nothing() -> None:
     newer = view(commits={0: OtherFormat(2, 5), 1: Foreign(10)})
     assert events_of(view(commits={0: owed, 1: Foreign(10)}), newer) == []
     assert events_of(newer, view(commits={0: owed, 1: Foreign(10)})) == []
-
-
-def test_another_coordinator_and_another_protocol() -> None:
-    after = view(member("a"), coordinator="broker 2", protocol="consumer", assignor="uniform")
-    assert events_of(view(member("a")), after) == [
-        ("state", "classic, assignor range -> consumer, assignor uniform"),
-        ("coordinator", "broker 1 -> broker 2"),
-    ]
 
 
 def test_members_and_coordinator_that_differ_for_long_are_an_event_once() -> None:

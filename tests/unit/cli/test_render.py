@@ -10,18 +10,12 @@ from rich.console import Console
 
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.cli.render import (
-    cell,
     console_for,
-    count,
-    lag_of,
     make_table,
     member_names,
-    name_in,
     print_table,
-    printable,
     time_and_age,
 )
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from tests.support.group_views import member, view
 
 AT = datetime(2026, 11, 21, 17, 0, tzinfo=timezone.utc)
@@ -50,10 +44,6 @@ def test_on_a_terminal_a_name_that_is_too_long_is_cut_and_a_number_is_not() -> N
     assert len(row.rstrip()) <= 30
 
 
-def test_control_characters_of_a_name_are_escaped() -> None:
-    assert printable("a\x1b[2J\u202e\u00fc") == "a\\x1b[2J\\u202e\u00fc"
-
-
 def test_a_time_has_its_age_in_minutes_hours_or_days() -> None:
     def age(**ago: int) -> str:
         return time_and_age(round((AT - timedelta(**ago)).timestamp()), AT).partition(" (")[2]
@@ -63,18 +53,6 @@ def test_a_time_has_its_age_in_minutes_hours_or_days() -> None:
     ]
     assert age(minutes=-5) == "0 min ago)", "by a clock that is ahead"
     assert time_and_age(None, AT) == "not known"
-
-
-def test_numbers_and_counts_as_texts() -> None:
-    assert [cell(value) for value in (None, 0, -1.5, "a\x1b")] == ["-", "0", "-1.5", "a\\x1b"]
-    assert [count(value, "member") for value in (0, 1, 2)] == ["0 members", "1 member", "2 members"]
-
-
-def test_the_lag_of_a_group_says_what_is_finished_and_what_is_not_known() -> None:
-    held = CommitRecord(stream="me", logged=3, done=3, next=90, owed=(OwedRange("gone", 7, 10, 20),))
-    assert lag_of(view(commits={0: Foreign(40)})) == "lag 60"
-    assert lag_of(view(commits={0: held})) == "lag 90, of which finished 70"
-    assert lag_of(view(commits={0: Foreign(40), 1: None})) == "lag at least 60 (not known in 1 partition)"
 
 
 def names(*members: GroupMember) -> list[str]:
@@ -101,8 +79,3 @@ def test_the_begin_is_as_long_as_it_must_be() -> None:
 def test_a_static_member_that_restarted_keeps_its_name() -> None:
     before, after = (member("a", instance_id="query-1", run=run) for run in (1111, 2222))
     assert set(member_names(view(before), view(after)).values()) == {"a/query-1@host"}
-
-
-def test_nobody_has_the_name_that_is_given_for_nobody() -> None:
-    assert name_in({}, None, "nobody") == "nobody"
-    assert name_in({}, member("a"), "nobody") == "a@host", "one that is in no group keeps its own"

@@ -9,13 +9,11 @@ import pytest
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.checkpoint.offset_log import source_lines
 from spark_groupsource.cli.spark_checkpoint import (
-    LastBatches,
-    batch_to_carry,
     choose_source,
     kafka_offsets,
     last_batches,
 )
-from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
+from spark_groupsource.errors import OffsetError, OptionError
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 
@@ -89,27 +87,11 @@ def test_a_checkpoint_without_kafka_says_so() -> None:
         choose_source({"0": "-"}, None)
 
 
-def test_the_last_micro_batches_are_found_among_those_that_are_kept() -> None:
-    assert last_batches({5, 6, 7}, {5, 6, 7}) == LastBatches(7, 7)
-    assert last_batches({9, 10}, {9}) == LastBatches(9, 10)
-
-
 def test_nothing_is_carried_over_from_a_checkpoint_that_is_not_whole() -> None:
     with pytest.raises(OffsetError, match="no committed micro-batch"):
         last_batches({0}, set())
     with pytest.raises(OffsetError, match="it has the file commits/7, but not offsets/7"):
         last_batches({5, 6}, {5, 6, 7})
-
-
-def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> None:
-    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was started but not committed") as refused:
-        batch_to_carry(LastBatches(7, 8), None)
-    assert all(way in str(refused.value) for way in ("availableNow", "--uncommitted reread", "--uncommitted skip"))
-    with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were started"):
-        batch_to_carry(LastBatches(5, 8), None)
-    assert batch_to_carry(LastBatches(7, 8), "reread") == 7
-    assert batch_to_carry(LastBatches(7, 8), "skip") == 8
-    assert batch_to_carry(LastBatches(7, 7), None) == batch_to_carry(LastBatches(7, 7), "skip") == 7
 
 
 @pytest.mark.parametrize(

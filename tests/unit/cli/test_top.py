@@ -66,11 +66,6 @@ def test_a_failure_is_shown_above_what_the_last_one_had() -> None:
     assert shown[2].startswith("stable, 0 members")
 
 
-def test_no_control_character_of_a_name_reaches_a_line() -> None:
-    lines = plain_text(Snapshot("billing", AT, view(member("b\x07", 1)), is_first=True)).splitlines()
-    assert lines[0].endswith(" member b\\x07@host: orders-1")
-
-
 def test_json_lines_hold_the_snapshot_with_its_rates_and_events() -> None:
     rates = Rates({place(0): 1.5}, {place(0): -2.0})
     one = json.loads(json_line(Snapshot("billing", AT, view(member("a", 0)), rates, (GroupEvent("joined", "a@host"),))))
@@ -90,14 +85,6 @@ def test_two_members_with_one_name_are_told_apart() -> None:
     shown = live_parts(Snapshot("billing", AT, two), [], 120, 24, AT)
     tables = [part for part in shown if isinstance(part, Table)]
     assert [str(cell) for cell in tables[0].columns[0].cells] == ["a@host#1111", "a@host#2222"]
-
-
-def test_names_that_are_too_long_for_the_terminal_keep_their_ends() -> None:
-    members = [member("groupkafka-billing", number, run=run) for number, run in ((0, 1111), (1, 2222))]
-    parts = live_parts(Snapshot("billing", AT, view(*members)), [], 100, 24, AT)
-    cells = [str(cell) for cell in [part for part in parts if isinstance(part, Table)][-1].columns[-1].cells]
-    assert all("\u2026" in cell for cell in cells[:2])
-    assert [cell[-5:] for cell in cells] == ["#1111", "#2222", "-"]
 
 
 def test_members_and_coordinator_that_differ_are_in_each_summary_and_in_the_live_view() -> None:

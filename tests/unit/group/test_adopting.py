@@ -80,15 +80,6 @@ def test_a_partition_without_a_leader_delays_no_other_and_is_an_error_when_its_p
         group.pass_time(1)
 
 
-def test_what_failed_before_is_asked_about_apart(group: GroupInMemory) -> None:
-    """Its leader may delay the answer for long."""
-    group.silent = {NEW}
-    group.acquire(NEW)
-    group.now += 1
-    group.ledger.acquired(frozenset({OTHER}))
-    assert [set(question.commits) for question in group.survey.waiting] == [{OTHER}, {NEW}]
-
-
 def test_a_partition_of_a_deleted_topic_is_waited_for_without_an_end(group: GroupInMemory) -> None:
     group.deleted = {"returns"}
     group.acquire(RECORDED, OTHER)
@@ -98,19 +89,6 @@ def test_a_partition_of_a_deleted_topic_is_waited_for_without_an_end(group: Grou
     group.deleted = set()
     group.pass_time(1)
     assert group.ledger.positions == {RECORDED: 5, OTHER: 7}, "the topic was created again"
-
-
-def test_planning_begins_without_a_partition_when_all_their_topics_are_deleted(group: GroupInMemory) -> None:
-    group.deleted = {"returns"}
-    group.ledger.acquired(frozenset({OTHER}))
-    assert not group.ledger.ready()
-    group.pass_time(0)
-    assert group.ledger.ready()
-    group.ledger.acquired(frozenset({NEW}))
-    assert not group.ledger.ready()
-    group.pass_time(0)
-    assert group.ledger.ready()
-    assert group.ledger.positions == {NEW: 7}
 
 
 def test_no_time_runs_for_a_deleted_topic_while_the_coordinator_is_down(group: GroupInMemory) -> None:
@@ -144,15 +122,6 @@ def test_a_topic_that_only_the_coordinator_knows_to_be_deleted_does_not_delay_th
     for _ in range(3):
         group.pass_time(PATIENCE_S)
     assert not group.ledger.in_flight(frozenset({OTHER}))
-
-
-def test_a_record_that_needs_no_commit_is_adopted_whatever_becomes_of_the_others(group: GroupInMemory) -> None:
-    group.acquire(RECORDED)
-    group.ledger.lost(frozenset({RECORDED}))
-    group.commits[OTHER] = Foreign(3)
-    group.commit_fails = BrokerUnavailable("the coordinator is down")
-    group.acquire(RECORDED, OTHER)
-    assert group.ledger.positions == {RECORDED: 5}
 
 
 def test_a_topic_that_brokers_and_coordinator_disagree_about_is_an_error_when_the_patience_is_over(group: GroupInMemory) -> None:

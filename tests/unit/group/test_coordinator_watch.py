@@ -17,7 +17,6 @@ from spark_groupsource.group.coordinator_watch import (
     DISAGREES_S,
     CoordinatorWatch,
     Disagreement,
-    rejoin_reason,
 )
 from spark_groupsource.group.member import LOOK_AT_MEMBER_EVERY_S, Assignment, Member, State
 from spark_groupsource.partition import TopicPartition
@@ -81,10 +80,6 @@ def play() -> Play:
     return Play()
 
 
-def test_a_short_query_never_asks(play: Play) -> None:
-    assert play.until(COMPARE_EVERY_S - 1).asked == []
-
-
 def test_who_agrees_is_asked_seldom_and_left_alone(play: Play) -> None:
     play.until(3600)
     assert len(play.asked) <= 3600 / COMPARE_EVERY_S
@@ -144,14 +139,6 @@ def test_a_member_that_joins_or_drains_is_not_compared(play: Play, state: State)
     play.state = state
     play.answer = some(0)
     assert play.until(600).asked == []
-
-
-def test_both_kinds_are_named() -> None:
-    assert rejoin_reason(some(3), some(1, 2), 21.4) == (
-        "for 21 s this driver has orders-3, which is assigned to others, and the coordinator has assigned orders-1, "
-        "orders-2, which this driver does not have: a response from the coordinator was lost, and librdkafka does not ask again. "
-        "This driver leaves the group and rejoins it. Its claims remain in the group"
-    )
 
 
 LAST_S = DISAGREES_S
@@ -220,11 +207,6 @@ def test_a_member_that_has_given_back_what_the_coordinator_still_counts_agrees_w
     assert after((0, own(0), told(some(0, 1), some(0)))).since == {}
 
 
-def test_a_member_of_the_classic_protocol_is_left_alone() -> None:
-    classic = GroupMember("me", "client", None, "host", some(0))
-    assert after((0, own(0, 1), classic)).since == {}
-
-
 def test_an_answer_that_says_nothing_of_this_member_begins_anew() -> None:
     known = after((0, own(0, 1), told(some(0))), (10, own(0, 1), None), (LAST_S, own(0, 1), told(some(0))))
     assert known.lasting(LAST_S) == some()
@@ -238,7 +220,3 @@ def test_a_member_that_has_joined_again_in_vain_waits_twice_as_long_each_time_un
     assert known.lasting(2 + 2 * LAST_S) == some(1)
     assert known.mend().patience_s == 4 * LAST_S
     assert known.mend().after(own(0), told(some(0)), 3) == Disagreement()
-
-
-def test_it_is_noticed_within_a_minute() -> None:
-    assert COMPARE_EVERY_S + DISAGREES_S + COMPARE_AGAIN_S < 60

@@ -30,11 +30,6 @@ def seen(
     return holding.to_reread(owned, ME, alive)
 
 
-def test_held_ranges_are_never_reread() -> None:
-    holding = HeldRanges(HOLD, fresh=True)
-    assert seen(holding, 0.0, record(OWED)) == seen(holding, 1e9, record(OWED)) == {}
-
-
 def test_rereading_takes_what_others_are_owed_at_once_and_not_what_this_stream_is_owed() -> None:
     holding = HeldRanges(HeldClaims(reread_after_s=0), fresh=False)
     orders = record(OWED, OwedRange("me", 6, 60, 70), OwedRange("third", 1, 0, 5))
@@ -48,13 +43,6 @@ def test_a_range_is_reread_after_its_stream_was_dead_for_so_long_each_by_itself(
     assert seen(holding, 1599.0, record(OWED, late)) == {}
     assert seen(holding, 1600.0, record(OWED, late)) == {ORDERS: (OffsetRange(20, 60),)}
     assert seen(holding, 2199.0, record(late)) == {ORDERS: (OffsetRange(0, 5),)}
-
-
-def test_only_what_an_answer_has_shown_as_dead_is_reread() -> None:
-    holding = HeldRanges(HeldClaims(reread_after_s=0), fresh=False)
-    assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
-    holding.note({ORDERS: record(OWED)}, ME, 0.0, ())
-    assert holding.to_reread({ORDERS: record(OWED)}, ME) == {ORDERS: (OffsetRange(20, 60),)}
 
 
 def test_the_rest_of_a_range_that_was_cut_does_not_wait_again() -> None:
@@ -114,31 +102,6 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
     assert not holding.liveness_matters, "everything is said"
 
 
-@pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (HeldClaims(reread_after_s=0), True)])
-def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
-    policy: HeldClaims, fresh: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    holding = HeldRanges(policy, fresh=fresh)
-    holding.note_earlier_claims({ORDERS: record(OWED)})
-    holding.note(BOTH, ME, 0.0, ())
-    holding.warn(BOTH, ME)
-    assert all("are held" in text for text in caplog.messages)
-    assert holding.liveness_matters == (policy.reread_after_s is not None)
-
-
-def test_a_new_query_does_not_warn_of_what_is_confirmed_by_then_or_was_claimed_after_it_came(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    holding = HeldRanges(NOT_CHOSEN, fresh=True)
-    assert not holding.liveness_matters
-    holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
-    assert holding.liveness_matters, "it matters who is alive"
-    later = {ORDERS: record(OWED), RETURNS: record()}
-    holding.note(later, ME, 0.0, ())
-    holding.warn(later, ME)
-    assert all("are held" in text for text in caplog.messages)
-
-
 def test_a_query_whose_ranges_are_held_is_logged_once_for_all_partitions(caplog: pytest.LogCaptureFixture) -> None:
     records = {TopicPartition("orders", number): record(OWED) for number in range(20)}
     HeldRanges(HOLD, fresh=False).warn(records, ME)
@@ -146,15 +109,6 @@ def test_a_query_whose_ranges_are_held_is_logged_once_for_all_partitions(caplog:
     assert warning.startswith("800 offsets are held: stream gone claimed them")
     assert "orders-4 [20, 60) and 15 more. Until" in warning
     assert "lag: 800 so far" in warning
-
-
-def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureFixture) -> None:
-    holding = HeldRanges(HOLD, fresh=False)
-    for records in ({ORDERS: record(OWED)}, {ORDERS: record(OWED)}, {ORDERS: record()}):
-        holding.warn(records, ME)
-    assert len(caplog.messages) == 1
-    holding.warn({ORDERS: record(OWED)}, ME)
-    assert len(caplog.messages) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,13 +141,6 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     )
     assert above.startswith("5 offsets are held: stream third claimed them")
     assert "at an unknown time, in orders-3 [70, 75)." in above
-
-
-def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)}, ME)
-    (warning,) = caplog.messages
-    assert "stream gone" in warning
-    assert warning.endswith("lag: 0 so far"), "not the lowest range"
 
 
 def test_a_range_of_a_stream_that_is_alive_is_not_reread_until_it_is_dead() -> None:

@@ -18,7 +18,6 @@ from spark_groupsource.handoff.commit_record import (
     OtherFormat,
     OwedRange,
     PastStream,
-    mark_of,
     read_commit,
 )
 
@@ -115,12 +114,6 @@ def test_the_format_of_a_release_is_read_permanently() -> None:
     }
 
 
-def test_the_mark_of_a_member_is_short_and_differs_for_each() -> None:
-    marks = {mark_of(member) for member in ("rdkafka-1", "rdkafka-2", "x" * 300)}
-    assert {len(mark) for mark in marks} == {11}
-    assert len(marks) == 3
-
-
 def test_a_partition_that_nobody_has_committed_has_no_record() -> None:
     assert read_commit(-1001, None) is None
     assert read_commit(-1, '{"v":4}') is None
@@ -140,19 +133,6 @@ VALID: dict[str, Any] = {
 def compact(fields: dict[str, Any]) -> str:
     """The fields as JSON in the one form that a record has."""
     return json.dumps(fields, separators=(",", ":"))
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"at": 253_402_300_799, "t": "r-KTxfV4R7GbQpzlpK_tqA"},
-        {"m": "hJ4Kx0_Zt-8", "past": [["a", number, -1] for number in range(8)]},
-    ],
-    ids=str,
-)
-def test_the_example_of_the_next_tests_is_a_record(more: dict[str, Any]) -> None:
-    assert isinstance(read_commit(10, compact({**VALID, **more})), CommitRecord)
 
 
 @pytest.mark.parametrize(
@@ -242,22 +222,6 @@ def test_no_damaged_record_makes_reading_a_commit_fail(record: CommitRecord, dat
     damaged = text[:at] + data.draw(st.text(max_size=3)) + text[at + 1 :]
     held = read_commit(record.offset, damaged)
     assert held == Foreign(record.offset) or (isinstance(held, CommitRecord) and held.offset == record.offset)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["v", "s", "n", "open"]), inner, max_size=3),
-)
-
-
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys(VALID, json_values)))
-def test_no_value_in_a_field_makes_reading_a_commit_fail(change: dict[str, Any]) -> None:
-    held = read_commit(10, compact({**VALID, **change}))
-    if isinstance(held, OtherFormat):
-        assert held[:2] == (10, change["v"])
-        assert change["v"] not in {0, VERSION}
-    else:
-        assert held == Foreign(10) or (isinstance(held, CommitRecord) and held.offset == 10)
 
 
 class TestAnotherFormat:

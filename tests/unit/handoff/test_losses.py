@@ -90,9 +90,6 @@ class TestALogThatAStreamOwns:
         assert "the next offset to read was 100" in str(loss)
         assert f"(its id was {OLD} and is now {NEW}); the new log starts at {start}" in str(loss)
 
-    def test_of_another_topic_is_reported_once_its_log_start_is_known(self) -> None:
-        assert found(logs(None, 500, NEW)) == []
-
     def test_of_a_deleted_topic_is_lost_with_all_that_is_held_of_it(self) -> None:
         (loss,) = found(logs(None, None, None), last_end=130)
         assert (loss.cause, loss.resume, loss.lost) == (Cause.DELETED, None, ((60, 80), (100, 130)))
@@ -139,14 +136,6 @@ class TestAPartitionThatIsAcquired:
         loss = commit_loss(STREAM, ORDERS, commit, NEW, 5)
         assert (loss.position, loss.lost, loss.resume, loss.earlier_id, loss.topic_id) == (position, lost, 5, OLD, NEW)
 
-    def test_that_only_another_stream_had_lost_what_nobody_knows(self) -> None:
-        loss = commit_loss(replace(STREAM, ranges={}), ORDERS, None, NEW, 0)
-        assert (loss.position, loss.lost) == (None, ())
-        assert (
-            str(loss)
-            == f"orders-3: the topic was deleted and recreated (its id was {OLD} and is now {NEW}); the new log starts at 0"
-        )
-
 
 class TestAPlan:
     def test_loses_its_ranges_of_topics_that_were_deleted_or_recreated(self) -> None:
@@ -157,9 +146,6 @@ class TestAPlan:
         ]
         assert [loss.cause for loss in plan_losses(stream, {"orders": None, "returns": None})] == [Cause.DELETED] * 2
         assert plan_losses(stream, {}) == []
-
-    def test_without_records_loses_nothing(self) -> None:
-        assert plan_losses(replace(STREAM, ranges={ORDERS: (OffsetRange(100, 100),)}), {"orders": NEW}) == []
 
     def test_of_a_checkpoint_without_ids_loses_only_topics_that_are_gone(self) -> None:
         stream = replace(STREAM, topics={})
@@ -176,11 +162,6 @@ def test_a_deleted_topic_whose_partitions_this_member_lost_is_known_from_the_las
 class TestAFixedTarget:
     def lost(self, target: int, now: LogState, *, owned: bool = True) -> list[PartitionLoss]:
         return target_losses({ORDERS: target}, {"orders": OLD}, {ORDERS: RECORD} if owned else {}, now)
-
-    def test_that_is_still_there_is_no_loss(self) -> None:
-        assert self.lost(300, logs(0, 300)) == []
-        assert self.lost(300, logs(200, 500)) == []
-        assert self.lost(300, LogState()) == []
 
     def test_whose_end_was_cut_off_is_lost_from_there(self) -> None:
         (loss,) = self.lost(300, logs(0, 250))
@@ -274,24 +255,3 @@ class TestALogThatSeemsToBeCut:
             assert doubts.about(found(self.CUT), self.CUT) == doubts.to_recheck == {ORDERS}
             now[0] += 0.5
         assert doubts.about(found(self.CUT), self.CUT) == doubts.to_recheck == set()
-
-    def test_at_two_looks_an_hour_apart_is_over_with_an_answer_that_has_the_records(
-        self, doubts: CutDoubts, now: list[float]
-    ) -> None:
-        doubts.about(found(self.CUT), self.CUT)
-        now[0] += 3600
-        doubts.about(found(self.CUT), self.CUT)
-        now[0] += 0.5
-        assert doubts.about(found(logs(0, 100)), logs(0, 100)) == doubts.to_recheck == set()
-
-    def test_holds_back_no_other_loss(self, doubts: CutDoubts) -> None:
-        for state in (logs(150, 300), logs(0, 70, NEW), logs(0, 70, None)):
-            losses = found(state)
-            assert losses
-            assert doubts.about(losses, state) == set()
-
-    def test_is_said_once(self, doubts: CutDoubts, caplog: pytest.LogCaptureFixture) -> None:
-        for _ in range(3):
-            doubts.about(found(self.CUT), self.CUT)
-        (record,) = caplog.records
-        assert record.getMessage().startswith("orders-3: its log seems to be truncated at 70, below records that it should have")

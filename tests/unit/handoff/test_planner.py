@@ -24,10 +24,6 @@ def test_the_limit_is_shared_out_in_proportion_to_lag_and_small_lags_get_one() -
     assert {partition.partition: offsets.size for partition, (offsets,) in planned.items()} == {0: 1, 1: 1, 2: 9}
 
 
-def test_a_limit_of_the_largest_long_does_not_overflow() -> None:
-    assert plan({tp(0): 0}, {tp(0): 2**40}, 2**63 - 1) == {tp(0): (OffsetRange(0, 2**40),)}
-
-
 def test_a_partition_waits_whose_end_is_unknown_or_below_the_position() -> None:
     assert plan({tp(0): 5, tp(1): 0}, {tp(1): 3}, 2) == {tp(0): (OffsetRange(5, 5),), tp(1): (OffsetRange(0, 2),)}
     assert plan({tp(0): 5}, {tp(0): 3}) == {tp(0): (OffsetRange(5, 5),)}
@@ -40,18 +36,10 @@ class TestRangesThatAreReadAgain:
         planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 0}, reread=self.again)
         assert planned == {tp(0): ((2, 6), (6, 8), (10, 12)), tp(1): ((0, 0),)}
 
-    def test_keep_the_position_in_the_plan_when_there_is_nothing_new(self) -> None:
-        assert plan({tp(0): 10}, {tp(0): 10}, reread=self.again) == {tp(0): ((2, 6), (6, 8), (10, 10))}
-
     def test_are_read_as_a_whole_and_as_many_as_fit_the_limit_but_one_at_least(self) -> None:
         assert plan({tp(0): 10}, {tp(0): 20}, 3, reread=self.again) == {tp(0): ((2, 6), (10, 10))}
         assert plan({tp(0): 10}, {tp(0): 20}, 5, reread=self.again) == {tp(0): ((2, 6), (10, 10))}
         assert plan({tp(0): 10}, {tp(0): 20}, 7, reread=self.again) == {tp(0): ((2, 6), (6, 8), (10, 11))}
-
-    @pytest.mark.parametrize("least", [0, 4 + 2 + 2 + 3, 12], ids=["it does not wait", "enough", "too few"])
-    def test_count_when_a_plan_waits_for_offsets(self, least: int) -> None:
-        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 3}, min_offsets=least, reread=self.again)
-        assert planned == ({} if least == 12 else {tp(0): ((2, 6), (6, 8), (10, 12)), tp(1): ((0, 3),)})
 
     def test_share_the_limit_with_other_partitions_in_proportion_to_what_is_to_be_read(self) -> None:
         planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, reread=self.again)
@@ -86,10 +74,6 @@ def test_plans_start_at_the_positions_stay_within_the_ends_and_keep_the_limit(
 
 
 class TestPieces:
-    def test_have_a_largest_size(self) -> None:
-        cut = pieces([(tp(0), OffsetRange(0, 10)), (tp(1), OffsetRange(5, 7))], max_size=4)
-        assert cut == [(tp(0), (0, 3)), (tp(0), (3, 6)), (tp(0), (6, 10)), (tp(1), (5, 7))]
-
     def test_are_cut_from_the_largest_ranges_first(self) -> None:
         # A small range beside a large one stays whole (SPARK-30656).
         cut = pieces([(tp(0), OffsetRange(0, 90)), (tp(1), OffsetRange(0, 10))], min_pieces=4)
@@ -117,13 +101,6 @@ def few(count: int, size: int = 3) -> list[tuple[TopicPartition, OffsetRange]]:
 
 
 class TestTasks:
-    def test_without_a_rule_each_piece_is_one(self) -> None:
-        assert tasks(few(40), 50, 2) == [(piece,) for piece in pieces(few(40), 50, 2)]
-
-    def test_up_to_four_are_not_shared(self) -> None:
-        assert rule_of_sharing(few(4)) is None
-        assert rule_of_sharing([*few(4), (tp(4), OffsetRange(5, 5))]) is None
-
     def test_small_ranges_share_four(self) -> None:
         rule = rule_of_sharing(few(64))
         assert rule == (4, 2_000, 500)
@@ -153,10 +130,6 @@ class TestTasks:
         ranges = [*few(40), (tp(40), OffsetRange(0, 501)), (tp(5), OffsetRange(20, 21))]
         alone = [task[0] for task in tasks(ranges, sharing=rule_of_sharing(ranges)) if len(task) == 1]
         assert alone == [(tp(5), (7, 10)), (tp(5), (20, 21)), (tp(40), (0, 501))]
-
-    def test_large_ranges_count_as_tasks(self) -> None:
-        ranges = [*few(40), *((tp(number), OffsetRange(0, 501)) for number in range(40, 80))]
-        assert [len(task) for task in tasks(ranges, sharing=rule_of_sharing(ranges))] == [40] + [1] * 40
 
     @given(
         st.lists(st.tuples(st.integers(0, 25), st.integers(0, 9)), max_size=60, unique_by=lambda each: each[0]),

@@ -67,22 +67,8 @@ def adopted(stream: Stream, commit: GroupCommit, done: dict[str, int] | None = N
 
 
 class TestAPartitionIsAcquired:
-    def test_that_was_never_committed_and_never_planned_starts_where_the_options_say(self) -> None:
-        stream = replace(LOGGED, ranges={})
-        assert adopted(stream, None) == record("me", 7, done=6, at=55)
-
-    def test_whose_record_expired_goes_on_where_the_last_plan_ended_if_that_is_durable(self) -> None:
-        assert adopted(DURABLE, None) == record("me", 7, done=7, at=200)
-
     def test_whose_record_expired_keeps_the_ranges_of_the_last_plan_claimed_if_that_is_not_durable(self) -> None:
         assert adopted(rereading((20, 45), (100, 200)), None) == record("me", 7, done=6, at=200, claimed=((20, 45), (100, 200)))
-
-    def test_whose_record_expired_after_a_plan_without_new_records_goes_on_there(self) -> None:
-        stream = replace(LOGGED, ranges={ORDERS: (OffsetRange(100, 100),)})
-        assert adopted(stream, None) == record("me", 7, done=6, at=100)
-
-    def test_from_another_client_starts_at_its_offset_because_the_last_writer_wins(self) -> None:
-        assert adopted(LOGGED, Foreign(150)) == record("me", 7, done=6, at=150)
 
     def test_from_another_cluster_is_read_on_at_the_first_offset_that_is_not_confirmed(self) -> None:
         """Neither plans nor evidence of the other cluster count, of the stream's own record either."""
@@ -222,11 +208,6 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         said = self.refused({ORDERS: self.finished, TopicPartition("orders", 5): Foreign(150)}, stream)
         assert "    orders-4 [100, 200)\n    orders-5 [100, 200), and the group's position is 150\nChoose" in said
 
-    def test_and_names_some_of_many_partitions(self) -> None:
-        stream = replace(LOGGED, ranges={TopicPartition("orders", number): (RANGE,) for number in range(100)})
-        said = self.refused({ORDERS: self.finished}, stream)
-        assert "    orders-19 [100, 200)\n    and 80 more, which are listed at the next start\nChoose" in said
-
     def test_and_the_rest_of_them_once_those_are_reset(self) -> None:
         partitions = [TopicPartition("orders", number) for number in range(30)]
         stream = replace(LOGGED, ranges=dict.fromkeys(partitions, (RANGE,)))
@@ -262,12 +243,6 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
             assert settled.past == (PastStream("me", 7, known),)
         self.refused({ORDERS: settled})
         self.refused({ORDERS: adopt(Stream("c"), ORDERS, held, starting_offset=0, done={"me": 7})})
-
-    def test_but_goes_on_where_the_offsets_were_reset_as_the_error_says(self) -> None:
-        for offset in (100, 200):
-            refuse_behind(LOGGED, {ORDERS: Foreign(offset), self.elsewhere: self.finished})
-            assert verdict(Foreign(offset), **NOT_OWNED) == LEAVE
-            assert adopted(LOGGED, Foreign(offset)) == record("me", 7, done=6, at=offset)
 
     @pytest.mark.parametrize(
         "stream",
@@ -333,9 +308,6 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
         new = record("other", 4, done=4, at=30, topic_id=NEW)
         assert self.adopted(new) == record("me", 7, done=6, at=30, topic_id=NEW, past=OTHER_4)
 
-    def test_offsets_that_were_reset_are_believed(self) -> None:
-        assert self.adopted(Foreign(17)) == record("me", 7, done=6, at=17, topic_id=NEW)
-
     def test_a_record_that_knows_no_id_gets_one(self) -> None:
         without = record("other", 4, done=4, at=300)
         assert self.adopted(without, OLD) == record("me", 7, done=6, at=300, topic_id=OLD, past=OTHER_4)
@@ -348,11 +320,6 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
     def test_a_newer_plan_of_this_stream_stops_the_query_all_the_same(self) -> None:
         with pytest.raises(CheckpointBehindGroup):
             self.adopted(record("me", 8, done=7, at=300, topic_id=OLD))
-
-    def test_a_plan_of_before_claims_nothing_in_it(self) -> None:
-        plan = replace(self.stream, ranges={ORDERS: (OffsetRange(5, 200),)})
-        now = self.adopted(None).model_copy(update={"logged": 6})
-        assert verdict(now, plan) == LEAVE
 
 
 READ, LEAVE, WAIT = Verdict(read=(RANGE,)), Verdict(), Verdict(waits=True)
@@ -411,13 +378,6 @@ class TestARangeOfAPlan:
             read=(RANGE,), write=record("me", 7, done=6, at=200, claimed=((100, 200),), owed=owed, since=NOW)
         )
 
-    def test_is_left_to_a_later_plan_by_a_run_that_did_not_plan_it_or_lost_the_partition_in_between(self) -> None:
-        assert verdict(record("me", 6, done=6, at=100), owned_since_planned=False) == LEAVE
-
-    @pytest.mark.parametrize("commit", [None, record("me", 6, done=6, at=100)], ids=["nobody has committed", "its own"])
-    def test_waits_while_the_partition_is_not_owned_and_nobody_has_adopted_it(self, commit: GroupCommit) -> None:
-        assert verdict(commit, **NOT_OWNED) == WAIT
-
     @EVERY_CASE
     @pytest.mark.parametrize("version", [2, 5])
     def test_in_a_partition_that_another_version_has_stops_the_query(self, case: dict[str, bool], version: int) -> None:
@@ -432,10 +392,6 @@ class TestARangeOfAPlan:
         claimed = verdict(record("me", 6, done=6, at=100), now=-5).write
         assert claimed is not None
         assert read_commit(claimed.offset, claimed.metadata()) == claimed
-
-    def test_of_a_checkpoint_that_is_behind_the_group_stops_the_query(self) -> None:
-        with pytest.raises(CheckpointBehindGroup, match="plan 8"):
-            verdict(record("me", 8, done=7, at=300))
 
 
 LATE, BEHIND = OwedRange("other", 4, 20, 60), OwedRange("third", 2, 60, 90)

@@ -49,18 +49,6 @@ class TestTheList:
         assert len(shown) > 20
         assert shown <= {metric.name for metric in METRICS}
 
-    def test_the_dashboards_panels_have_numbers_and_places_of_their_own(self) -> None:
-        panels = DASHBOARD["panels"]
-        assert len({panel["id"] for panel in panels}) == len(panels)
-        cells = [
-            (place["x"] + x, place["y"] + y)
-            for place in (panel["gridPos"] for panel in panels)
-            for x in range(place["w"])
-            for y in range(place["h"])
-        ]
-        assert len(set(cells)) == len(cells)
-        assert max(x for x, _ in cells) < 24
-
 
 def named_in(text: str) -> set[str]:
     """Names of metrics, those of histograms without what Prometheus appends."""

@@ -21,13 +21,6 @@ class TestWhatIsCounted:
         assert durations.sum_s == seconds
         assert sum(Durations().counts) == 0, "replaced, not edited"
 
-    def test_before_the_group_is_joined_there_is_no_partition_and_nothing_is_known(self) -> None:
-        scrape = scraped(Tally("g"))
-        assert not scrape.series("groupkafka_member_info")
-        assert not scrape.series("groupkafka_last_plan_timestamp_seconds")
-        assert scrape.value("groupkafka_rebalances_total", kind="lost") == 0
-        assert scrape.value("groupkafka_held_ranges") == 0
-
     def test_a_plan_that_finds_nothing_is_no_plan_but_a_look(self) -> None:
         tally = Tally("g", wall_clock=lambda: 1000.0)
         one = TopicPartition("t", 0)
@@ -94,13 +87,6 @@ class TestWhatIsCounted:
         assert scrape.by_partition("groupkafka_partition_lowest_claim_timestamp_seconds") == {0: 400, 2: 600}
         assert scrape.value("groupkafka_partition_lowest_claim_timestamp_seconds", partition="0", stream="b") == 400
         assert scrape.value("groupkafka_partition_lowest_claim_timestamp_seconds", partition="2", stream="me") == 600
-
-    def test_lag_is_what_lag_tools_show_from_the_committed_offset_to_the_end(self) -> None:
-        tally, partition = Tally("g"), TopicPartition("t", 0)
-        in_flight = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=600)
-        tally.records_changed({partition: in_flight})
-        tally.planned({partition: 50}, 0.1, None)
-        assert scraped(tally).by_partition("groupkafka_partition_lag_offsets") == {0: 30}
 
     def test_an_end_below_the_position_is_no_lag(self) -> None:
         tally = Tally("g")

@@ -6,15 +6,10 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.kafka_settings.tables import AT_MOST, CONSUMER_ONLY, NAMES
+from spark_groupsource.kafka_settings.tables import AT_MOST
 from spark_groupsource.options.client_settings import (
-    CONSUMER,
-    FOR_CONSUMERS_ONLY,
-    FOR_MEMBERS_ONLY,
     RECONNECT,
     RECONNECT_MS,
-    client_settings,
-    consumer_settings,
     member_settings,
     producer_settings,
     request_settings,
@@ -54,11 +49,6 @@ def test_librdkafka_takes_all_three_without_a_warning(setup: str, capfd: pytest.
     assert "CONFWARN" not in capfd.readouterr().err
 
 
-def test_isolation_level_and_log_level_are_always_written_out_because_librdkafka_has_other_defaults() -> None:
-    for settings in (parse().client_settings(), parse().member_settings(), parse().fetch_settings().client):
-        assert (settings["isolation.level"], settings["log_level"]) == ("read_uncommitted", "4")
-
-
 def test_every_client_closes_an_idle_connection_before_clouds_forget_it_or_when_the_user_says() -> None:
     for given, idle_ms in (({}, "180000"), ({"connections.max.idle.ms": "0"}, "0")):
         kafka = Options.parse({**BASE, **{f"kafka.{name}": value for name, value in given.items()}})
@@ -77,14 +67,6 @@ def test_every_client_closes_an_idle_connection_before_clouds_forget_it_or_when_
 )
 def test_a_transaction_that_begins_before_the_last_one_has_ended_waits_for_a_moment(given: dict[str, str], pause_ms: str) -> None:
     assert producer_settings(given, exactly_once=True)["retry.backoff.ms"] == pause_ms
-
-
-def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
-    options = Options.parse(SETUPS["KIP-848"])
-    assert {"heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms"} & set(
-        options.member_settings()
-    ) == set()
-    assert (options.group_protocol, options.assignment_strategy) == ("consumer", "uniform")
 
 
 ALL_KINDS: dict[str, str] = {
@@ -152,24 +134,9 @@ def test_each_client_gets_exactly_these_settings() -> None:
     }
 
 
-def test_what_concerns_only_fetching_reaches_no_other_client() -> None:
-    about_fetching = {
-        name for name in CONSUMER_ONLY & NAMES if name.startswith(("fetch.", "queued.", "max.partition.", "check."))
-    }
-    assert about_fetching <= FOR_CONSUMERS_ONLY
-    given = dict.fromkeys(FOR_CONSUMERS_ONLY, "the user's")
-    assert not FOR_CONSUMERS_ONLY & (client_settings(given).keys() | member_settings(given).keys())
-    assert given.items() <= consumer_settings(given, 8388608).items()
-
-
 def test_checksums_are_checked_unless_the_user_turns_it_off() -> None:
     assert parse().fetch_settings().client["check.crcs"] == "true"
     assert parse(**{"kafka.check.crcs": "False"}).fetch_settings().client["check.crcs"] == "false"
-
-
-def test_a_setting_belongs_to_one_kind_of_client_at_most() -> None:
-    assert not FOR_MEMBERS_ONLY & FOR_CONSUMERS_ONLY
-    assert set(CONSUMER) - FOR_CONSUMERS_ONLY == {"socket.timeout.ms"}
 
 
 @pytest.mark.parametrize(("name", "default"), sorted({*(pair[:2] for pair in AT_MOST), *(pair[2:] for pair in AT_MOST)}))
@@ -179,12 +146,6 @@ def test_durations_are_compared_with_the_defaults_that_the_clients_have(name: st
         assert member_settings({}).get(name, str(default)) == str(default)
     else:
         assert name == RECONNECT
-
-
-def test_the_users_pause_between_connections_is_that_of_all_clients() -> None:
-    options = parse(**{"kafka.reconnect.backoff.ms": "20"})
-    for settings in (options.client_settings(), options.member_settings(), options.fetch_settings().client):
-        assert settings[RECONNECT] == "20"
 
 
 @pytest.mark.parametrize("longest", ["1", "150", "500"])

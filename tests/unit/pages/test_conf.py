@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -21,7 +20,6 @@ CONF = Path(__file__).parents[3] / "conf"
 KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes" / "orders.yaml").read_text())}
 BUNDLE = yaml.safe_load((CONF / "databricks" / "databricks.yml").read_text())
 JOBS = yaml.safe_load((CONF / "databricks" / "resources" / "orders.yml").read_text())["resources"]
-PIPELINE = yaml.safe_load((CONF / "pipelines" / "spark-pipeline.yml").read_text())
 TASKS = [task for job in JOBS["jobs"].values() for task in job["tasks"]]
 DOCKERFILE = (CONF / "kubernetes" / "Dockerfile").read_text()
 CONFIG_MAP: dict[str, str] = KUBERNETES["ConfigMap"]["data"]
@@ -139,12 +137,6 @@ def test_a_pod_is_a_static_member_with_a_checkpoint_that_outlives_it() -> None:
     assert environment["SPARK_CONF_DIR"]["value"] == mounts["conf"]
 
 
-def test_what_the_image_copies_is_there() -> None:
-    for source in re.findall(r"(?m)^COPY (\S+)", DOCKERFILE):
-        assert source.startswith("dist/") or (CONF.parent / source).exists(), source
-    assert CONTAINER["image"] in DOCKERFILE, "the command that builds it"
-
-
 # The Databricks bundle.
 
 
@@ -182,15 +174,3 @@ def test_the_password_is_in_the_bundles_secret_scope() -> None:
 def test_every_variable_of_the_bundle_is_declared_and_used() -> None:
     text = "".join(file.read_text() for file in (CONF / "databricks").rglob("*.yml"))
     assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == BUNDLE["variables"].keys()
-
-
-# The declarative pipeline.
-
-
-def test_the_pipelines_definitions_and_options_are_where_they_are_looked_for(parsed: Callable[[str], Options]) -> None:
-    assert urlsplit(PIPELINE["storage"]).scheme, "Spark takes a URI only"
-    folder = CONF / "pipelines"
-    patterns = [one["glob"]["include"] for one in PIPELINE["libraries"]]
-    (definition,) = (file for pattern in patterns for file in folder.glob(f"{pattern}/*.py"))
-    (options,) = re.findall(r'read_properties\("(.+?)"\)', definition.read_text())
-    assert parsed((folder / options).read_text()).subscribe == ("orders",)

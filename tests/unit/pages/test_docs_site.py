@@ -103,6 +103,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 def test_links_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     for page, link in BROKEN.values():

@@ -33,10 +33,3 @@ def test_the_times_of_the_page_are_the_defaults_of_the_options() -> None:
     named = {done.option for done in ways if done.option is not None}
     assert named == defaults_ms.keys()
     assert {defaults_ms[option] for option in named} == {120_000}
-
-
-def test_a_case_without_a_code_has_a_row_of_its_own() -> None:
-    options = {case.said: case.done.option for case in cases_of_queries() if case.error == "BrokerUnavailable"}
-    assert options["no answer to the first requests after a start"] is None
-    assert options["the leader of an owned partition does not answer"] == "kafkaConsumer.pollTimeoutMs"
-    assert all(case.said for case in (*cases_of_queries(), *cases_of_tasks()))

@@ -245,15 +245,6 @@ def test_errors_of_several_kinds_in_one_step_take_no_longer_than_the_call(run: R
 # A new member after a commit without an answer.
 
 
-def test_a_run_joins_once() -> None:
-    run = Run()
-    assert not run.has_joined
-    assert not run.positions
-    run.joined().joined()
-    assert run.has_joined
-    assert (len(run.time_to_join), run.left) == (1, 0)
-
-
 def test_after_a_commit_without_an_answer_it_leaves_and_takes_the_steps_as_a_new_member(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -279,13 +270,6 @@ def test_a_run_that_is_being_stopped_does_not_join_again(run: Run) -> None:
     with pytest.raises(CommitOutcomeUnknown):
         run.as_member(STREAM, NEWEST, run.claimed)
     assert (run.left, len(run.time_to_join)) == (0, 1)
-
-
-def test_another_error_does_not_end_the_membership(run: Run) -> None:
-    run.failures = [CommitRefused("too large")]
-    with pytest.raises(CommitRefused):
-        run.as_member(STREAM, NEWEST, run.claimed)
-    assert run.left == 0
 
 
 # Topics that are deleted.

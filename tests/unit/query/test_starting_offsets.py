@@ -154,11 +154,6 @@ def test_what_a_leader_does_not_answer_is_kept_as_it_was_asked_and_does_not_dela
     assert known >= 0
 
 
-def test_a_time_without_a_record_is_an_answer(brokers: Brokers) -> None:
-    starting(brokers, startingTimestamp="2500").for_new_stream(ALL)
-    assert brokers.asked == 1
-
-
 class TestAnAdoption:
     def test_uses_what_the_stream_began_with_whatever_the_options_say_now(self, brokers: Brokers) -> None:
         start = begun(brokers, offset({FIRST: 3, SECOND: AT_END}), startingOffsets="earliest")
@@ -223,18 +218,6 @@ class TestAStartIsNeeded:
         assert group.asked == [ALL, ALL, [SECOND, THIRD]]
         assert brokers.asked == 0
 
-    def test_as_long_as_the_group_cannot_be_asked(self, brokers: Brokers, group: Group) -> None:
-        start = begun(brokers, offset({FIRST: 10}))
-        group.down = True
-        group.update(start)
-        assert start.needed == {FIRST: 10}
-
-    def test_until_the_topic_is_created_again(self, brokers: Brokers, group: Group) -> None:
-        start = begun(brokers, offset({FIRST: 10}))
-        brokers.id = OTHER_ID
-        group.update(start)
-        assert start.needed == {}
-
     def test_and_found_out_when_the_leader_is_back(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
         group.assignment = Assignment(frozenset({THIRD}))
@@ -245,13 +228,6 @@ class TestAStartIsNeeded:
         brokers.now += ASK_GROUP_EVERY_S
         group.update(start)
         assert start.needed == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
-
-    def test_and_not_asked_for_if_its_topic_is_not_subscribed(self, brokers: Brokers, group: Group) -> None:
-        elsewhere = TopicPartition("returns", 0)
-        start = begun(brokers, offset({FIRST: 10, elsewhere: AT_END}))
-        group.update(start)
-        assert group.asked == [[FIRST]]
-        assert start.needed == {FIRST: 10, elsewhere: AT_END}
 
 
 BY_TIME = ({"startingTimestamp": "2500"}, FromTime(2500), "startingTimestamp: there is no record in orders-1 from 2500 on")

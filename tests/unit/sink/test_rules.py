@@ -9,7 +9,6 @@ import pytest
 from spark_groupsource.errors import (
     BatchUnknown,
     CheckpointBehindSink,
-    ReplayDiffers,
     SinkError,
     WrittenElsewhere,
 )
@@ -22,7 +21,6 @@ from spark_groupsource.sink.rules import (
     check_batch,
     check_choice,
     check_elsewhere_again,
-    check_same,
     is_behind,
     is_overtaken,
     may_be_a_replay,
@@ -32,7 +30,6 @@ from spark_groupsource.sink.rules import (
 from spark_groupsource.sink.token import (
     BatchToken,
     Token,
-    Written,
 )
 from tests.support.sink_tokens import ROWS, RUN, driver, token
 
@@ -86,24 +83,6 @@ class TestBeforeATaskWrites:
     ) -> None:
         with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is already in the topic"):
             plan_task("q-0", 0, 6, of_task, of_driver, choice)
-
-    @pytest.mark.parametrize(
-        ("of_driver", "choice"),
-        [(HAD_ROWS, NO_CHOICE), (None, NO_CHOICE), (None, Choice(7, 6))],
-        ids=["the task had rows", "there is no token", "another micro-batch is chosen"],
-    )
-    def test_what_may_have_expired_is_refused(self, of_driver: BatchToken | None, choice: Choice) -> None:
-        elsewhere = () if of_driver is None else None
-        with pytest.raises(BatchUnknown, match=r"(?s)rewriteBatch=8.*skipBatch=8"):
-            plan_task("q-0", 0, 8, None, of_driver, choice, elsewhere)
-
-    def test_a_second_driver_that_has_committed_late_is_named(self) -> None:
-        """It was paused before it could commit micro-batch 6. Meanwhile another driver has finished 6 and 7."""
-        with pytest.raises(BatchUnknown, match=r"has since written micro-batch 7\. So a second driver") as refused:
-            plan_task("q-0", 0, 8, token(7), driver(6), NO_CHOICE, ())
-        assert "expire" not in str(refused.value)
-        with pytest.raises(BatchUnknown, match=r"finished micro-batch is 6.* or a second driver"):
-            plan_task("q-1", 1, 8, None, driver(6), NO_CHOICE, ())
 
 
 def place(driver_at: int | None, *tasks_at: int, unreadable: bool = False) -> Place:
@@ -170,14 +149,6 @@ class TestWhatIsElsewhere:
         assert plan_task("q-0", 0, 8, None, driver(7), NO_CHOICE, [place(9, 9)]) == Plan(True)
         check_elsewhere_again("q", 8, driver(7), [place(9, 9)])
 
-    def test_is_looked_at_again_by_the_driver(self) -> None:
-        check_elsewhere_again("q", 8, None, [place(7, 7)])
-        check_elsewhere_again("q", 8, None, [place(7, 8)], Choice(rewrite=8))
-        with pytest.raises(WrittenElsewhere, match="So up to 10 rows are duplicated"):
-            check_elsewhere_again("q", 8, None, [place(7, 8)])
-        with pytest.raises(CheckpointBehindSink):
-            check_elsewhere_again("q", 8, None, [place(9)])
-
 
 class TestAChoice:
     @pytest.mark.parametrize("choice", [Choice(rewrite=8), Choice(skip=8)], ids=["rewrite", "skip"])
@@ -189,36 +160,8 @@ class TestAChoice:
         with pytest.raises(SinkError, match="=8 is set, but this run has reached micro-batch 8 without an error"):
             check_choice(8, RUN, driver(7), choice, begun=True)
 
-    def test_that_is_left_from_an_earlier_checkpoint_skips_nothing(self) -> None:
-        check_choice(0, RUN, None, Choice(rewrite=0), begun=False)
-        with pytest.raises(SinkError, match="has not written anything yet"):
-            check_choice(0, RUN, None, Choice(skip=0), begun=False)
-
 
 class TestAReplay:
-    def test_with_the_same_rows_is_the_same(self) -> None:
-        assert check_same("q-0", 7, ROWS, ROWS)
-
-    @pytest.mark.parametrize("now", [Written(9, 0xABC), Written(10, 0xABD)])
-    def test_with_other_rows_is_refused_unless_the_user_has_chosen(self, now: Written) -> None:
-        with pytest.raises(ReplayDiffers, match=r"(?s)10 rows of micro-batch 7 from this task.*rewriteBatch=7.*skipBatch=7"):
-            check_same("q-0", 7, ROWS, now)
-        with pytest.raises(ReplayDiffers):
-            check_same("q-0", 7, ROWS, now, Choice(8, 6))
-        assert not check_same("q-0", 7, ROWS, now, Choice(skip=7))
-
-    @pytest.mark.parametrize("task", [0, 2], ids=["a task without rows", "a task that is not there"])
-    def test_with_rows_in_fewer_tasks_is_refused_at_the_end(self, task: int) -> None:
-        with pytest.raises(ReplayDiffers, match=rf"wrote 10 rows in tasks that have none now \({task}\)"):
-            check_batch(7, 2, 20, driver(6), {task: token(7)})
-        check_batch(7, 2, 20, driver(6), {task: token(6)})
-        check_batch(7, 2, 20, driver(6), {task: token(7)}, Choice(rewrite=7))
-
-    def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="has 21 rows, but an earlier attempt had written all of it, with 20"):
-            check_batch(7, 2, 21, driver(7), {})
-        check_batch(7, 2, 20, driver(7), {})
-
     def test_of_a_driver_that_another_one_has_overtaken_is_refused(self) -> None:
         with pytest.raises(CheckpointBehindSink):
             check_batch(7, 2, 20, driver(8), {})
@@ -230,12 +173,6 @@ class TestAReplay:
 
 
 class TestAKeptProducer:
-    def test_it_may_write_the_micro_batch_after_the_one_that_it_has_committed(self) -> None:
-        assert may_continue(token(6), 7, RUN)
-
-    def test_it_is_not_used_if_another_worker_has_probably_run_its_task(self) -> None:
-        assert not may_continue(token(5), 7, RUN)
-
     @pytest.mark.parametrize("last", [7, 8], ids=["the same micro-batch: a stage is retried", "a later one"])
     def test_the_task_looks_if_the_micro_batch_may_be_written(self, last: int) -> None:
         assert not may_continue(token(last), 7, RUN)
@@ -251,9 +188,6 @@ class TestAKeptProducer:
         """Between two runs the names may have changed, and been changed back."""
         assert not may_continue(token(6), 7, "another")
         assert not may_continue(token(6)._replace(run=""), 7, "")
-
-    def test_the_task_looks_if_its_producer_has_committed_nothing(self) -> None:
-        assert not may_continue(None, 7, RUN)
 
     @pytest.mark.parametrize("choice", [Choice(rewrite=7), Choice(skip=7)])
     def test_the_task_looks_if_the_user_has_chosen(self, choice: Choice) -> None:

@@ -69,10 +69,6 @@ class TestTokens:
         found = [Committed(one.offset, one.metadata()) for one in (token(3), token(5), token(4))]
         assert newest_token(found, "g", QUERY) == token(5)
 
-    def test_there_may_be_none(self) -> None:
-        assert newest_token([], "g", QUERY) is None
-        assert newest_batch_token([], "g", QUERY) is None
-
     @pytest.mark.parametrize(
         "metadata",
         [

@@ -9,7 +9,7 @@ import pytest
 
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.spark.durable_listener import SharedGroups, gave_up_a_part, topics_in
+from spark_groupsource.spark.durable_listener import SharedGroups, gave_up_a_part
 
 ID, OTHER_ID = "i" * 22, "j" * 22
 """Ids of a topic, and of another one."""
@@ -101,12 +101,6 @@ def test_a_topic_that_a_query_has_had_in_this_run_is_still_its_topic(
     groups.progressed(progress("q1", end("s1", "orders-0", plan=1)))
     groups.progressed(progress("q2", end("s2", "payments-0")))
     assert len(caplog.messages) == 1
-
-
-def test_a_member_without_partitions_shows_the_topics_that_its_stream_began_with() -> None:
-    first = PlanOffset.first("billing", {TopicPartition("orders", 0): 7}, {"payments": ID}).to_json()
-    assert topics_in(first) == {"orders", "payments"}
-    assert topics_in(end("s", "items-0", starts="orders")) == {"items", "orders"}
 
 
 def test_a_query_that_has_ended_and_its_restart_share_nothing(groups: SharedGroups, caplog: pytest.LogCaptureFixture) -> None:

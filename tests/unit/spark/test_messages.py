@@ -171,10 +171,6 @@ def test_a_runner_names_its_stream_and_the_query_once_it_has_read_its_id(tmp_pat
     assert said == ["group billing: ", stream, stream, stream, query, query]
 
 
-def test_no_query_is_known_outside_of_a_task() -> None:
-    assert query_of_task() is None
-
-
 def test_a_task_knows_the_query_if_spark_says_which_it_is(context: TaskContext) -> None:
     assert query_of_task() is None, "a batch read"
     context._localProperties = {"sql.streaming.queryId": QUERY}

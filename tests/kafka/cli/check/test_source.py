@@ -87,14 +87,6 @@ def test_topics_without_acls_are_named_and_the_others_are_tried(
     assert "has read 10 records" in checked.of("fetch")[0][2]
 
 
-def test_a_topic_that_is_not_there_is_named(topic: MakeTopic, check: Check, plain: Mapping[str, str]) -> None:
-    name = topic()
-    checked = check(query(name, plain, subscribe=f"{name},no-such-topic"))
-    assert checked.failed == ["topics"]
-    assert "'no-such-topic'" in checked.errors[0][2]
-    assert "Check subscribe or subscribePattern" in checked.errors[0][2]
-
-
 def test_a_pattern_that_matches_nothing_is_a_warning(check: Check, plain: Mapping[str, str]) -> None:
     options = query("any", plain)
     del options["subscribe"]

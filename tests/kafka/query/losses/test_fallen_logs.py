@@ -134,7 +134,7 @@ def begin(cluster: Cluster, topics: list[str], grow: Callable[[int, bytes], None
     return fallen
 
 
-@pytest.fixture(scope="module", params=["a restored disk", "an unclean election"])
+@pytest.fixture(scope="module", params=["a restored disk", pytest.param("an unclean election", marks=pytest.mark.long)])
 def fallen(request: pytest.FixtureRequest) -> Iterator[Fallen]:
     """Each way in which a log falls back."""
     topics = [f"topic-{number}" for number in range(7)]

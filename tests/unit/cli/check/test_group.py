@@ -17,7 +17,6 @@ from spark_groupsource.cli.check.group import (
     compare_assignors,
     compare_instance_ids,
     compare_settings,
-    count_members,
     judge_retention,
     judge_session,
     refusal_of,
@@ -64,24 +63,6 @@ def test_a_static_members_name_that_is_taken() -> None:
     assert "is rejected until that member has left" in refused.text
 
 
-def test_members_beside_partitions() -> None:
-    def found(*members: GroupMember) -> Finding:
-        return only(count_members(source(group("classic", "range", *members), ZERO, ONE)))
-
-    assert found(member("a", ZERO, ONE)) == ok("members", "1 member for 2 partitions")
-    both = ok("members", "2 members for 2 partitions; one more member would be a standby")
-    assert found(member("a", ZERO), member("b", ONE)) == both
-    assert found(member("a", ZERO), member("b", ONE), member("c", OTHER)) == both
-    more = found(member("a", ZERO), member("b", ONE), member("c"))
-    assert more.level is Level.WARNING
-    assert more.text.startswith("3 members for 2 partitions: 1 of them cannot get one")
-
-
-def test_without_members_or_partitions_none_are_counted() -> None:
-    assert not list(count_members(source(group("classic", "range"), ZERO)))
-    assert not list(count_members(source(group("classic", "range", MEMBER))))
-
-
 @pytest.mark.parametrize(
     ("code", "level", "text"),
     [
@@ -126,22 +107,6 @@ def test_the_question_is_asked_without_the_instance_id(monkeypatch: pytest.Monke
 
 NOW_S = 1_800_000_000.0
 DAY_MINUTES = 24 * 60
-
-
-@pytest.mark.parametrize(
-    ("session", "level", "named"),
-    [
-        ("6000", Level.OK, "accept 6000 to 1800000"),
-        ("5999", Level.ERROR, "below the brokers' group.min.session.timeout.ms (6000)"),
-        ("1800001", Level.ERROR, "above the brokers' group.max.session.timeout.ms (1800000)"),
-    ],
-)
-def test_the_session_beside_the_brokers_bounds(session: str, level: Level, named: str) -> None:
-    bounds = {"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "1800000"}
-    found = judge_session(options(kafka_session_timeout_ms=session, kafka_max_poll_interval_ms="1800001"), bounds)
-    assert (found.check, found.level) == ("session", level)
-    assert named in found.text
-    assert ("Set it to" in found.text) is (level is Level.ERROR)
 
 
 def test_brokers_that_show_no_bounds_refuse_nothing() -> None:
@@ -194,9 +159,3 @@ def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
         assert found.level is Level.OK
         assert text in found.text
     assert retention({ZERO: 30, ONE: 5}, claimed_at=NOW_S - 25 * 3600).level is Level.WARNING
-
-
-def test_a_group_without_commits_of_these_topics_has_nothing_to_lose() -> None:
-    assert not list(judge_retention(source(), DAY_MINUTES, NOW_S, {ZERO: 0}))
-    others = group("classic", "range", partitions=(PartitionView(OTHER, None, Foreign(1), 5),))
-    assert not list(judge_retention(source(others), DAY_MINUTES, NOW_S, {ZERO: 0}))

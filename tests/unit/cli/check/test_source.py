@@ -17,12 +17,10 @@ import pytest
 from spark_groupsource.brokers.group_view import GroupMember, PartitionView
 from spark_groupsource.brokers.topics import TopicDescription, Topics
 from spark_groupsource.cli.check import source as steps
-from spark_groupsource.cli.check.findings import Finding, Level, ok
+from spark_groupsource.cli.check.findings import Finding, Level
 from spark_groupsource.cli.check.source import (
     Source,
     describe_topics,
-    fetch_records,
-    find_start,
     judge_start,
     last_offsets,
     list_claims,
@@ -30,7 +28,7 @@ from spark_groupsource.cli.check.source import (
     read_checkpoint,
     read_formats,
 )
-from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, TopicNotFound
+from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OtherFormat, OwedRange
 from spark_groupsource.handoff.losses import LogState
@@ -38,20 +36,6 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.partition import TopicPartition
 from tests.support.check_sources import ONE, OTHER, ZERO, group, member, only, options, source
-
-
-def test_commits_are_those_of_the_group_that_was_described() -> None:
-    described = group(
-        "classic", "range", partitions=(PartitionView(ZERO, None, Foreign(7), 9), PartitionView(ONE, None, None, 9))
-    )
-    assert source(described).commits == {ZERO: Foreign(7), ONE: None}
-    assert source().commits == {}, "before that, and without a group"
-
-
-def test_each_client_asks_for_what_the_query_may_read() -> None:
-    """Nothing is asked yet, so no broker is needed."""
-    known = source(kafka_isolation_level="read_committed")
-    assert known.topics is known.topics, "one client serves all steps"
 
 
 class Found:
@@ -78,23 +62,6 @@ def topic(*partitions: TopicPartition, allowed: frozenset[str] | None = frozense
     return TopicDescription(frozenset(partitions), allowed)
 
 
-def test_the_partitions_of_a_topic_that_may_be_read_are_known_to_later_steps() -> None:
-    known = source()
-    found = only(iter(described(known, orders=topic(ZERO, ONE))))
-    assert (found.level, found.text) == (Level.OK, "orders (2 partitions): found, and may be read")
-    assert sorted(known.partitions) == [ZERO, ONE]
-
-
-def test_a_topic_that_is_missing_or_may_not_be_read_hides_no_other() -> None:
-    known = source(subscribe="orders,others,missing")
-    others = topic(OTHER, allowed=frozenset({"DESCRIBE"}))
-    found = described(known, orders=topic(ZERO), others=others, missing=TopicNotFound("no such topic"))
-    assert [finding.level for finding in found] == [Level.ERROR, Level.ERROR, Level.OK]
-    assert any(finding.text == "no such topic" for finding in found)
-    assert any(finding.text.startswith("others: this user may describe it, but not read it. ") for finding in found)
-    assert known.partitions == [ZERO]
-
-
 def test_brokers_that_do_not_say_what_is_allowed_are_believed() -> None:
     (found,) = described(source(), orders=topic(ZERO, allowed=None))
     assert found.level is Level.OK
@@ -103,10 +70,6 @@ def test_brokers_that_do_not_say_what_is_allowed_are_believed() -> None:
 
 def plan_of(group: str) -> PlanOffset:
     return PlanOffset.build(stream="5e7", plan=41, generation=1, member="m", group=group, ranges={})
-
-
-def test_options_without_a_location_have_no_finding() -> None:
-    assert not list(read_checkpoint(source()))
 
 
 def logged(folder: Path, *lines: str, finished: bool = True) -> None:
@@ -197,20 +160,6 @@ def test_the_reader_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "To use the native reader: install one." in pure.text
 
 
-@pytest.mark.parametrize(("unavailable", "name"), [(None, "native"), (NativeUnavailable("no compiler"), "pure Python")])
-def test_the_reader_is_named_that_a_query_would_use(
-    monkeypatch: pytest.MonkeyPatch, unavailable: NativeUnavailable | None, name: str
-) -> None:
-    monkeypatch.setattr(steps, "why_unavailable", lambda: unavailable)
-    empty = source()
-    empty.logs = LogState({}, {ZERO: 5}, {ZERO: 5})
-    assert f"the {name} reader" in only(fetch_records(empty)).text
-
-
-def test_nothing_is_fetched_of_logs_that_nobody_has_described() -> None:
-    assert not list(fetch_records(source()))
-
-
 def test_the_last_offsets_of_a_partition_are_tried() -> None:
     assert last_offsets(LogState({}, {ZERO: 7, ONE: 40}, {ZERO: 7, ONE: 1000})) == FetchRange(*ONE, 900, 1000)
     assert last_offsets(LogState({}, {ZERO: 7, ONE: 40}, {ZERO: 9})) == FetchRange(*ZERO, 7, 9)
@@ -234,10 +183,6 @@ def test_where_a_query_starts_with_commits_and_without() -> None:
     places = "1 at the group's commits and 1 without a commit at the latest (startingOffsets)"
     found = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
     assert start([ZERO, ONE], {ZERO: record}, {ONE: 7}, logs) == found, "what another stream has claimed is not read"
-
-
-def test_without_a_topic_that_may_be_read_nothing_is_asked() -> None:
-    assert not list(find_start(source()))
 
 
 def test_a_partition_whose_leader_is_silent() -> None:
@@ -303,10 +248,6 @@ def test_what_is_in_flight_while_a_classic_group_rebalances_is_its_members_own()
     assert only(list_claims(source(now))).level is Level.WARNING
     rebalancing = replace(now, state="completing rebalancing")
     assert only(list_claims(source(rebalancing))).text == "2 offsets are in flight in running queries; nothing is held"
-
-
-def test_no_claims() -> None:
-    assert only(list_claims(source())) == ok("claims", "nothing is claimed")
 
 
 @pytest.mark.parametrize("version", [2, 5])

@@ -16,7 +16,7 @@ from spark_groupsource.partition import TopicPartition
     ("arguments", "expected"),
     [
         (["--topic", "t"], "The new offset is missing. Use one of --to-earliest"),
-        (["--topic", "t", "--to-latest", "--to-offset", "3"], "--to-latest and --to-offset exclude each other"),
+        (["--topic", "t", "--to-latest", "--to-offset", "3"], "--to-latest and --to-offset cannot be combined"),
         (["--topic", "t", "--to-datetime", "yesterday"], "Write it like 2026-11-21T16:00:00 (UTC)"),
         (["--topic", "t", "--to-datetime", "1969-12-31T00:00:00"], "before 1970"),
         (["--topic", "t:", "--to-latest"], "or a name with partitions, such as orders:0,1"),

@@ -92,7 +92,7 @@ def line_of(group: str, **more: Any) -> str:
         ([line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
         (['{"orders":{"0":5}}', line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
         ([line_of("a", stream="5e8"), line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
-        (['{"orders":{"0":5}}'], Level.WARNING, "has no offset of this source"),
+        (['{"orders":{"0":5}}'], Level.WARNING, "has no offset from this source"),
         (["-", '{"v":{"0":5}}', '{"v":3}'], Level.WARNING, "Set it to the writer's checkpointLocation"),
         ([line_of("a")], Level.ERROR, "belongs to the consumer group 'a', but kafka.group.id is 'billing'"),
         ([line_of("billing", v=3)], Level.ERROR, "another version of spark_groupsource wrote format 3 there"),
@@ -114,7 +114,7 @@ def test_a_micro_batch_without_a_commit_is_not_finished(tmp_path: Path) -> None:
 
 def test_a_checkpoint_before_the_first_micro_batch(tmp_path: Path) -> None:
     found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
-    assert (found.level, "has no micro-batch yet (folder offsets)" in found.text) == (Level.OK, True)
+    assert (found.level, "has no micro-batch yet (offsets folder)" in found.text) == (Level.OK, True)
 
 
 def test_a_checkpoint_that_cannot_be_read_says_what_follows(tmp_path: Path) -> None:

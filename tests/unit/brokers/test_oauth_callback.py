@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import subprocess  # noqa: F401 -- a path of a test names it
+import subprocess
 import sys
 import time
 import traceback
@@ -125,6 +125,15 @@ def test_a_module_of_python_itself_is_not_even_imported(monkeypatch: pytest.Monk
 def test_only_a_function_can_be_marked(other: Callable[..., object]) -> None:
     with pytest.raises(TypeError, match="marks a function"):
         oauth_callback(other)
+
+
+def test_the_decorator_needs_neither_pyspark_nor_kafka() -> None:
+    code = """
+import sys
+from spark_groupsource import oauth_callback
+print(sorted({"pyspark", "confluent_kafka"} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize("error", ["RuntimeError", "SystemExit"])

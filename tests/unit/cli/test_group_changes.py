@@ -88,6 +88,14 @@ def test_a_record_in_another_format_settles_nothing() -> None:
     assert events_of(newer, view(commits={0: owed, 1: Foreign(10)})) == []
 
 
+def test_another_coordinator_and_another_protocol() -> None:
+    after = view(member("a"), coordinator="broker 2", protocol="consumer", assignor="uniform")
+    assert events_of(view(member("a")), after) == [
+        ("state", "classic, assignor range -> consumer, assignor uniform"),
+        ("coordinator", "broker 1 -> broker 2"),
+    ]
+
+
 def test_members_and_coordinator_that_differ_for_long_are_an_event_once() -> None:
     moving = view(member("a", 0), member("b", 1), commits={0: written_by("a"), 1: written_by("a"), 2: written_by("b")})
     changes = Changes()

@@ -80,6 +80,15 @@ def test_a_partition_without_a_leader_delays_no_other_and_is_an_error_when_its_p
         group.pass_time(1)
 
 
+def test_what_failed_before_is_asked_about_apart(group: GroupInMemory) -> None:
+    """Its leader may delay the answer for long."""
+    group.silent = {NEW}
+    group.acquire(NEW)
+    group.now += 1
+    group.ledger.acquired(frozenset({OTHER}))
+    assert [set(question.commits) for question in group.survey.waiting] == [{OTHER}, {NEW}]
+
+
 def test_a_partition_of_a_deleted_topic_is_waited_for_without_an_end(group: GroupInMemory) -> None:
     group.deleted = {"returns"}
     group.acquire(RECORDED, OTHER)

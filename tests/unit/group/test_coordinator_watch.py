@@ -207,6 +207,11 @@ def test_a_member_that_has_given_back_what_the_coordinator_still_counts_agrees_w
     assert after((0, own(0), told(some(0, 1), some(0)))).since == {}
 
 
+def test_a_member_of_the_classic_protocol_is_left_alone() -> None:
+    classic = GroupMember("me", "client", None, "host", some(0))
+    assert after((0, own(0, 1), classic)).since == {}
+
+
 def test_an_answer_that_says_nothing_of_this_member_begins_anew() -> None:
     known = after((0, own(0, 1), told(some(0))), (10, own(0, 1), None), (LAST_S, own(0, 1), told(some(0))))
     assert known.lasting(LAST_S) == some()

@@ -141,6 +141,17 @@ def test_an_error_of_the_subscribed_topics_changes_nothing(group: Group, plans: 
     assert not plans.unanswered
 
 
+def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
+    group: Group, plans: Plans, caplog: pytest.LogCaptureFixture
+) -> None:
+    plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
+    question = plans.held.waiting[0]
+    plans.held.waiting[0] = Question(None, question.asked_elsewhere, True, True, False)  # type: ignore[arg-type]
+    plans.answer(failed=True)
+    assert "TypeError" in caplog.text
+    assert plans.find() == ["here", "elsewhere"]
+
+
 def test_a_stream_is_protected_while_it_has_the_record_of_another_member_s_partition(group: Group, plans: Plans) -> None:
     group.here[SHARED] = done("them", 6)
     plans.find()

@@ -143,6 +143,13 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     assert "at an unknown time, in orders-3 [70, 75)." in above
 
 
+def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)}, ME)
+    (warning,) = caplog.messages
+    assert "stream gone" in warning
+    assert warning.endswith("lag: 0 so far"), "not the lowest range"
+
+
 def test_a_range_of_a_stream_that_is_alive_is_not_reread_until_it_is_dead() -> None:
     """Its micro-batch may last for long: a trigger of an hour, or a backlog."""
     holding = HeldRanges(HeldClaims(reread_after_s=0), fresh=False)

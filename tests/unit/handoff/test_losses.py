@@ -90,6 +90,9 @@ class TestALogThatAStreamOwns:
         assert "the next offset to read was 100" in str(loss)
         assert f"(its id was {OLD} and is now {NEW}); the new log starts at {start}" in str(loss)
 
+    def test_of_another_topic_is_reported_once_its_log_start_is_known(self) -> None:
+        assert found(logs(None, 500, NEW)) == []
+
     def test_of_a_deleted_topic_is_lost_with_all_that_is_held_of_it(self) -> None:
         (loss,) = found(logs(None, None, None), last_end=130)
         assert (loss.cause, loss.resume, loss.lost) == (Cause.DELETED, None, ((60, 80), (100, 130)))
@@ -255,3 +258,9 @@ class TestALogThatSeemsToBeCut:
             assert doubts.about(found(self.CUT), self.CUT) == doubts.to_recheck == {ORDERS}
             now[0] += 0.5
         assert doubts.about(found(self.CUT), self.CUT) == doubts.to_recheck == set()
+
+    def test_holds_back_no_other_loss(self, doubts: CutDoubts) -> None:
+        for state in (logs(150, 300), logs(0, 70, NEW), logs(0, 70, None)):
+            losses = found(state)
+            assert losses
+            assert doubts.about(losses, state) == set()

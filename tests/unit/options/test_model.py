@@ -90,6 +90,10 @@ class TestTheMetricsPort:
         options = Options.parse({**BASE, "metrics.port": "9400"}, "stream")
         assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9400)
 
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "driver-1.example.com"])  # noqa: S104
+    def test_a_host_is_a_name_or_an_address(self, host: str) -> None:
+        assert Options.parse({**BASE, "metrics.port": "0", "metrics.host": host}, "stream").metrics_host == host
+
     @pytest.mark.parametrize(
         ("given", "message"),
         [

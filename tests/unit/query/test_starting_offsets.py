@@ -218,6 +218,12 @@ class TestAStartIsNeeded:
         assert group.asked == [ALL, ALL, [SECOND, THIRD]]
         assert brokers.asked == 0
 
+    def test_as_long_as_the_group_cannot_be_asked(self, brokers: Brokers, group: Group) -> None:
+        start = begun(brokers, offset({FIRST: 10}))
+        group.down = True
+        group.update(start)
+        assert start.needed == {FIRST: 10}
+
     def test_and_found_out_when_the_leader_is_back(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
         group.assignment = Assignment(frozenset({THIRD}))
@@ -228,6 +234,13 @@ class TestAStartIsNeeded:
         brokers.now += ASK_GROUP_EVERY_S
         group.update(start)
         assert start.needed == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
+
+    def test_and_not_asked_for_if_its_topic_is_not_subscribed(self, brokers: Brokers, group: Group) -> None:
+        elsewhere = TopicPartition("returns", 0)
+        start = begun(brokers, offset({FIRST: 10, elsewhere: AT_END}))
+        group.update(start)
+        assert group.asked == [[FIRST]]
+        assert start.needed == {FIRST: 10, elsewhere: AT_END}
 
 
 BY_TIME = ({"startingTimestamp": "2500"}, FromTime(2500), "startingTimestamp: there is no record in orders-1 from 2500 on")

@@ -146,7 +146,7 @@ def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
 ) -> None:
     plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     question = plans.held.waiting[0]
-    plans.held.waiting[0] = Question(None, question.asked_elsewhere, True, True, False)  # type: ignore[arg-type]
+    plans.held.waiting[0] = Question(None, question.worth_a_search, True)  # type: ignore[arg-type]
     plans.answer(failed=True)
     assert "TypeError" in caplog.text
     assert plans.find() == ["here", "elsewhere"]

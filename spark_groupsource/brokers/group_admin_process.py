@@ -1,4 +1,4 @@
-"""Runs a GroupAdmin in a child process, so that a crash of librdkafka ends only that process.
+"""Runs a GroupAdmin in a child process, so that a librdkafka crash takes down only that process.
 
 librdkafka's AdminClient aborts its process if the connection to a coordinator breaks at a certain point during a group request
 (librdkafka #4605, not fixed as of 2.16). A program that sends many such requests will hit that point sooner or later.
@@ -35,7 +35,7 @@ serve(int(sys.argv[1]))
 """The child's program. multiprocessing would first import the parent's program, which may be large."""
 
 ATTEMPTS = 3
-"""How many times the child process may crash over one question before an error is raised."""
+"""How many times one question may crash the child process before an error is raised."""
 
 
 _DESCRIBING = "Describing group {!r}"
@@ -45,11 +45,11 @@ def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Calla
     """Return a method of `GroupAdminProcess` that calls this method of its child's GroupAdmin.
 
     Besides the method's own errors, it raises BrokerUnavailable if the child died three times, or did not answer within
-    ANSWER_LIMIT_S, and any error of `GroupAdmin` itself.
+    ANSWER_LIMIT_S, and any error from creating the `GroupAdmin`.
 
     Args:
         method: The method. Its arguments and its result are pickled.
-        doing: What it does, for error messages, with a field for the first argument.
+        doing: What it does, for error messages, with a placeholder for the first argument.
     """
 
     @functools.wraps(method)
@@ -107,7 +107,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
                 if not pipe.poll(deadline.left):
                     break
                 answer = pipe.recv()
-            except (EOFError, OSError):  # it died
+            except (EOFError, OSError):  # the child died
                 self.close()
                 continue
             except BaseException:
@@ -143,7 +143,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
                 self._pipe = ours
                 # Kill the child even if this object is dropped without being closed, as when its query rejoins the group.
                 self._end_child = finalizer = weakref.finalize(self, _end, self._child)
-                finalizer.atexit = False  # a fork of this process must not end the child, which ends when the pipe is closed
+                finalizer.atexit = False  # a fork of this process must not kill the child, which exits when the pipe is closed
             ours.send(self._settings)
         return self._pipe
 

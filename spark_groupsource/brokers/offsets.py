@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
     offset: int
     epoch: int | None = None
-    """The log's leader epoch at that time. `None` if the broker does not report it."""
+    """The log's leader epoch when the leader answered. `None` if the broker does not report it."""
 
 
 class Kept(NamedTuple):
@@ -83,7 +83,7 @@ def epoch_of(found: Any) -> int | None:
 
 
 def metadata_of(found: Any) -> str | None:
-    """Return a committed offset's metadata, or `None` if it is not UTF-8, because any client can write it."""
+    """Return a committed offset's metadata, or `None` if it is not UTF-8. Any client can write it."""
     try:
         text: str | None = found.metadata
     except UnicodeDecodeError:

@@ -260,9 +260,9 @@ class Topics:
         """Warn about partitions whose ends have become unknown, once for each until its end is known again."""
         if silent and self._patience_s < math.inf:
             log.warning(
-                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch does not read their "
-                "new records, but a later one does, so nothing is lost. A leader that has just moved needs no action. If this "
-                "lasts, check that the brokers are running and that this driver can reach them",
+                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch skips their new "
+                "records, and a later one will read them, so nothing is lost. A leader that has just moved needs no action. If "
+                "this lasts, check that the brokers are running and that this driver can reach them",
                 len(silent),
                 listed(sorted(silent), 20),
                 self._last_error_text(),
@@ -443,13 +443,13 @@ def _is_unanswered(described: Future[Any]) -> bool:
 
 
 def _references(description: Any) -> int:
-    """Return the number of references to a description's topic id, as `sys.getrefcount` counts them here."""
+    """Return the number of references to a description's topic id. The number includes this function's own references."""
     topic_id = description.topic_id
     return sys.getrefcount(topic_id)
 
 
 _REFERENCES = _references(SimpleNamespace(topic_id=Uuid(0, 0)))
-"""The number of references to a topic id that only its description refers to."""
+"""What `_references` returns for a topic id to which only its description refers."""
 
 
 def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:

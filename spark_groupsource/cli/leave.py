@@ -74,7 +74,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     Raises:
         GroupActive: The group has members.
         OffsetsInTheWay: The group belongs to a sink, or a range is or may be claimed.
-        TopicNotFound: The group has committed nothing, or nothing in one of `topics`, or a topic does not exist.
+        TopicNotFound: The group has no committed offsets, or none in one of `topics`, or a topic does not exist.
         OffsetError: An offset is beyond the end of its log, or belongs to another topic with this name.
         BrokerError: See `GroupAdmin`.
     """
@@ -83,10 +83,10 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     committed = {found.partition: found.committed for found in view.partitions if found.committed is not None}
     known = {partition.topic for partition in committed}
     if not known:
-        raise TopicNotFound(f"The group {view.group} has no committed offset. Check its name (--group).")
+        raise TopicNotFound(f"The group {view.group} has no committed offsets. Check its name (--group).")
     if missing := sorted(topics - known):
         raise TopicNotFound(
-            f"The group {view.group} has no committed offset in {', '.join(missing)} (--topic). "
+            f"The group {view.group} has no committed offsets in {', '.join(missing)} (--topic). "
             f"Its topics are {listed(sorted(known))}."
         )
     _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})

@@ -103,5 +103,5 @@ def test_offsets_of_another_log_and_topics_without_a_commit_are_refused(filled: 
     assert "startingOffsets" not in recreated.output
     missing = leave(group, "--topic", "no-such-topic")
     assert missing.exit_code == 1
-    assert "has no committed offset in no-such-topic" in missing.output
+    assert "has no committed offsets in no-such-topic" in missing.output
     assert f"(--topic). Its topics are {name}." in missing.output

@@ -109,7 +109,7 @@ def test_more_members_than_partitions_is_a_warning(
     assert alone.level("members") == "ok"
     assert "1 member for 1 partition; one more member would be a standby" in alone.of("members")[0][2]
     assert (checked.level("members"), checked.exit_code) == ("warning", 0)
-    assert "2 members for 1 partition: 1 of them cannot get one" in checked.of("members")[0][2]
+    assert "2 members for 1 partition: 1 of the members cannot get a partition" in checked.of("members")[0][2]
 
 
 def test_the_new_protocol_is_tried_without_a_member(

@@ -60,7 +60,7 @@ def test_a_group_that_runs_is_refused(filled: Filled, leave: Leave, cluster: Clu
         commit(consumer, name, 0, 4)
         busy = leave(f"group-of-{name}")
     assert busy.exit_code == 1
-    assert "Stop the queries" in busy.output
+    assert "Stop the group's queries" in busy.output
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,6 @@ class TestWhatTheGroupHasNotProcessed:
     def test_is_not_committed_for_a_group_that_is_active(self, plan: Plan, tens: str, cluster: Cluster) -> None:
         with (
             joined(cluster, f"group-of-{tens}", tens, 2),
-            pytest.raises(GroupActive, match=rf"The group group-of-{tens} has 1 member .*Stop the queries"),
+            pytest.raises(GroupActive, match=rf"The group group-of-{tens} has 1 member .*Stop the group's queries"),
         ):
             plan(tens, startingOffsets="committed", commitOffsets="true")

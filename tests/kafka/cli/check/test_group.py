@@ -24,7 +24,7 @@ from tests.support.waiting import until
 @pytest.mark.parametrize(
     ("group", "said"),
     [
-        ("closed", ".*ACL READ on the group .kafka.group.id."),
+        ("closed", ".*READ ACL on the group .kafka.group.id."),
         ("shown-group", "shown-group: this user may describe it, but not join it."),
     ],
 )

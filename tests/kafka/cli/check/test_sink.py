@@ -62,7 +62,7 @@ def test_a_topic_that_the_user_may_not_see_names_what_writing_needs(
     ("missing", "named"),
     [
         (ResourceType.TOPIC, "ACL WRITE on the topic, and for exactly-once also READ"),
-        (ResourceType.GROUP, "ACL READ on the group .*groups begin with transactionalIdPrefix"),
+        (ResourceType.GROUP, "READ ACL on the group .*groups begin with transactionalIdPrefix"),
         (ResourceType.TRANSACTIONAL_ID, "ACLs WRITE and DESCRIBE on the transactional id"),
     ],
     ids=["topic", "group", "transactional id"],

@@ -83,7 +83,7 @@ def test_topics_without_acls_are_named_and_the_others_are_tried(
     assert checked.failed == ["topics", "topics"]
     assert f"looking up topic '{closed}'" in checked.errors[0][2]
     assert checked.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
-    assert all("ACL READ on the topic" in line[2] for line in checked.errors)
+    assert all("READ ACL on the topic" in line[2] for line in checked.errors)
     assert "has read 10 records" in checked.of("fetch")[0][2]
 
 

@@ -62,8 +62,8 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""Maps error codes for other requests to exceptions. Codes that are not listed become BrokerUnavailable, or AuthenticationFailed
-(login_trouble.py)."""
+"""Exceptions by error code, for requests other than commits. Codes that are not listed become BrokerUnavailable, or
+AuthenticationFailed (login_trouble.py)."""
 
 OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,

@@ -122,12 +122,12 @@ class GroupAdmin:
             lambda: self._admin.client.describe_consumer_groups(
                 [group], include_authorized_operations=with_operations, request_timeout=REQUEST_TIMEOUT_S
             )[group],
-            f"asking for the rights on group {group}" if with_operations else f"describing group {group}",
+            f"asking for this user's rights on group {group}" if with_operations else f"describing group {group}",
             group,
         )
 
     def refuse_other_kinds(self, group: str) -> None:
-        """Raise an error unless this is a consumer group or does not exist.
+        """Raise an error if the group exists but is not a consumer group.
 
         Raises:
             NotAConsumerGroup: The group is not a consumer group.

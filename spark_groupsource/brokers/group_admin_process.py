@@ -22,7 +22,7 @@ from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaE
 from spark_groupsource.patience import Deadline
 
 ANSWER_LIMIT_S = 40.0
-"""The time limit for one question with all its attempts. Each request has its own, shorter limit."""
+"""The time limit for one question to the child process, including all attempts. Each request has its own, shorter limit."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,7 @@ _DESCRIBING = "Describing group {!r}"
 
 
 def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Callable[Concatenate[GroupAdminProcess, P], T]:
-    """Return a method of `GroupAdminProcess` that calls this method of its child's GroupAdmin.
+    """Return a `GroupAdminProcess` method that calls this method of the GroupAdmin in the child process.
 
     Besides the method's own errors, it raises BrokerUnavailable if the child died three times, or did not answer within
     ANSWER_LIMIT_S, and any error from creating the `GroupAdmin`.
@@ -169,7 +169,7 @@ def serve(descriptor: int) -> None:
             answer = getattr(admin, method)(*about, **options)
         except GroupKafkaError as failed:
             pipe.send(failed)
-        except Exception as failed:  # noqa: BLE001 -- without an answer, the parent would report a crash of librdkafka
+        except Exception as failed:  # noqa: BLE001 -- without an answer, the parent would report a librdkafka crash
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)

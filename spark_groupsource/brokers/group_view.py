@@ -46,7 +46,7 @@ class GroupMember:
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
-    """Its assigned partitions. Only Kafka 4.4 includes those that the member must give back."""
+    """The member's assigned partitions. Only Kafka 4.4 includes those that the member must give back."""
     target: frozenset[TopicPartition] | None = None
     """The partitions that the member will have after the rebalance (KIP-848). `None` under the classic protocol."""
 

@@ -104,16 +104,16 @@ def login_trouble(error: KafkaError) -> LoginTrouble | None:
 
 
 def lacks_token(error: KafkaError) -> bool:
-    """Return whether a client has no login token at the moment but will ask for one again."""
+    """Return whether this error means that a client has no login token now but will ask for one again."""
     return login_trouble(error) in (_OWN_TOKEN, _TOKEN_SERVER)
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Return whether the brokers refuse the client permanently."""
+    """Return whether this error means that the brokers refuse the client permanently."""
     trouble = login_trouble(error)
     return trouble is not None and trouble.final
 
 
 def token_refused(error: KafkaError) -> bool:
-    """Return whether the brokers refuse the client's password or token."""
+    """Return whether this error means that the brokers refuse the client's password or token."""
     return login_trouble(error) is _PASSWORD

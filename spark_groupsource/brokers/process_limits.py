@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError
 from spark_groupsource.errors import ProcessLimitReached
 
 _M_ARENA_MAX = -8
-"""glibc's number for the setting, from malloc.h."""
+"""glibc's number for the setting that limits the number of arenas, from malloc.h."""
 
 _SET_BY = {
     "PYSPARK_EXECUTOR_MEMORY_MB": ("spark.executor.pyspark.memory, divided by spark.executor.cores", "2g for each core"),

@@ -17,7 +17,7 @@ WRITTEN_EVERY_S = 60.0
 """How often a repeated line is written."""
 
 MOST_OF_A_KIND = 4
-"""The maximum number of distinct lines of one kind to write in that time. In a large cluster, each broker has its own lines."""
+"""The maximum number of distinct lines of one kind to write within WRITTEN_EVERY_S. Each broker has its own lines."""
 
 MOST_KINDS = 1000
 """The maximum number of kinds to remember. When it is reached, all are forgotten, so that unique lines do not fill memory."""

@@ -48,7 +48,7 @@ class Token(NamedTuple):
 
     value: str
     expiry: float
-    """Seconds since 1970."""
+    """When the token expires, in seconds since 1970."""
     principal: str = ""
     extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka accepts only a dict
 
@@ -70,7 +70,7 @@ class _Kept(NamedTuple):
 
     token: Token | None
     fetched_at: float
-    """Seconds since 1970."""
+    """When the token was fetched, in seconds since 1970."""
 
 
 class SharedToken:

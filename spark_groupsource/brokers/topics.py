@@ -145,7 +145,7 @@ class Topics:
         return sorted(partitions)
 
     def everywhere(self, *, leave_out: Collection[str]) -> list[TopicPartition]:
-        """Return every partition in the cluster that the user may describe, subscribed or not, except in these topics.
+        """Return every partition in the cluster that the user may describe, subscribed or not, except in `leave_out` topics.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -166,7 +166,7 @@ class Topics:
         return self._cluster_id
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription | GroupKafkaError]:
-        """Return each topic's description, or the error that hides it.
+        """Return each topic's description, or the error if it cannot be described.
 
         The errors are TopicNotFound, NotAuthorized, AuthenticationFailed and BrokerUnavailable.
         """
@@ -269,7 +269,7 @@ class Topics:
             )
 
     def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
-        """Ask for these ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
+        """Ask for these partitions' ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
         known: dict[TopicPartition, Found] = {}
         for _ in Deadline(most_s, clock=self._clock).attempts(ASK_AGAIN_S):
             unknown = set(partitions) - known.keys()
@@ -428,7 +428,7 @@ class Topics:
 
 
 def _numbers(answers: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
-    """Return the offset in each answer."""
+    """Return each partition's offset, without its leader epoch."""
     return {partition: answer.offset for partition, answer in answers.items()}
 
 

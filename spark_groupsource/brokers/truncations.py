@@ -35,7 +35,7 @@ valid, because librdkafka fetches a record only after it has validated the posit
 
 @dataclass(frozen=True)
 class Validated:
-    """The leaders' answers about positions."""
+    """The leaders' answers about whether positions are still valid."""
 
     diverging: dict[TopicPartition, int | None] = field(default_factory=dict)
     """The offsets at which logs were truncated below positions. `None` if the leader has no epoch as old as the position's."""

@@ -34,7 +34,7 @@ class Draft:
         self.sources: dict[str, str] = {}
         """The name that the user wrote for each translated setting."""
         self.problems: list[str] = []
-        """One sentence for each problem."""
+        """The problems found so far, one sentence each."""
         self._reported: set[str] = set()
 
     def take(self, name: str) -> str | None:

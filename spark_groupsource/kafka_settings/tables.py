@@ -271,7 +271,7 @@ STRUCTURED = _names(
 """Settings that are translated together with others: several of Java's settings, and confluent-kafka's token callback."""
 
 KNOWN_NAMES = NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
-"""All names except those of callbacks, as suggestions for a misspelled name."""
+"""All known names except those of callbacks, as suggestions for a misspelled name."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",

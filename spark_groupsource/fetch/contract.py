@@ -231,7 +231,7 @@ class FetchConsumer(Protocol):
         """
 
     def close(self) -> None:
-        """Close the connections and end the threads."""
+        """Close the connections and stop the threads."""
 
     def abandon(self) -> None:
         """Ensure that a forked child never frees the parent's consumer, whose threads do not exist in the child."""

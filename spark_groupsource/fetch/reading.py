@@ -94,7 +94,7 @@ def batch_of(intake: Intake, fetch_range: FetchRange, next_offset: int) -> pa.Re
 
 
 def reading(fetch_range: FetchRange) -> str:
-    """Return how a task's error messages begin."""
+    """Return the beginning of a task's error messages."""
     return f"Reading {fetch_range}"
 
 

@@ -58,7 +58,7 @@ EVERY_MEMBER: Mapping[str, str] = {
     "max.poll.interval.ms": "300000",
     "topic.metadata.refresh.interval.ms": "10000",
 }
-"""Our defaults for the member. It notices new topics and partitions within 10 s instead of 5 minutes."""
+"""Our defaults for the group member. It notices new topics and partitions within 10 s instead of 5 minutes."""
 
 CLASSIC_MEMBER: Mapping[str, str] = {
     "heartbeat.interval.ms": "1000",
@@ -239,7 +239,7 @@ IDEMPOTENT: Mapping[str, range] = {
     "max.in.flight.requests.per.connection": range(1, 6),
     "retries": range(1, 2**31),
 }
-"""The values that an idempotent producer can have, in Java (KIP-679) and in librdkafka."""
+"""The values of these settings with which a producer can be idempotent, in Java (KIP-679) and in librdkafka."""
 
 
 def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[str, str]:

@@ -31,7 +31,7 @@ class ByTime:
     option: str
     times: int | Mapping[TopicPartition, int]
     or_latest: bool
-    """Whether a partition without such a record starts, or ends, at its end. If not, such a partition is an error."""
+    """Whether a partition with no record at or after the time starts, or ends, at its end. If not, it is an error."""
 
 
 Position = Literal["earliest", "latest"] | ByOffset | ByTime

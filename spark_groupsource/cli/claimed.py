@@ -47,7 +47,7 @@ class Total(NamedTuple):
 
 
 def claimed_in(group: GroupView) -> tuple[Claimed, ...]:
-    """Return a group's claimed ranges, sorted by partition and offset, leaving out records that this version cannot read."""
+    """Return a group's claimed ranges, sorted by partition and offset, except those in unreadable commit records."""
     return tuple(claimed for view in group.partitions for claimed in claimed_of(group, view))
 
 

@@ -42,7 +42,7 @@ Do not start a query in this group again."""
 )
 @json_option
 def leave(settings: Mapping[str, str], group: str, topics: tuple[str, ...], as_json: bool) -> None:
-    """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group stopped.
+    """Print the startingOffsets with which Spark's own Kafka source continues where a group's queries stopped.
 
     The command writes nothing. Stop all of the group's queries first. The command refuses if any range is claimed. Partitions
     without a committed offset are read from the beginning.

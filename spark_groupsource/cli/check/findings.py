@@ -109,7 +109,7 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
 
 
 def run(steps: Mapping[str, Callable[[Subject], Iterator[Finding]]], subject: Subject) -> Iterator[Finding]:
-    """Run each step, and report a step that the brokers refuse as an error of its check."""
+    """Run each step, and report an error for each step that the brokers refuse."""
     for check, step in steps.items():
         try:
             yield from step(subject)
@@ -118,7 +118,7 @@ def run(steps: Mapping[str, Callable[[Subject], Iterator[Finding]]], subject: Su
 
 
 def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
-    """Return whether this user lacks the right to an operation (KIP-430), or `False` if the broker does not report rights."""
+    """Return whether this user lacks permission for an operation (KIP-430), or `False` if the broker does not report rights."""
     return allowed is not None and operation not in allowed
 
 

@@ -16,7 +16,7 @@ from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
-"""The errors that are reported as 0 from the start, because Prometheus does not see an increase in a series that starts at 1."""
+"""The errors that are counted as 0 from the start, because Prometheus does not see an increase in a series that starts at 1."""
 
 
 class Kind(Enum):
@@ -46,7 +46,7 @@ class Metric:
 
     @property
     def kind(self) -> Kind:
-        """The metric's type, which its name shows."""
+        """The metric's type, derived from its name."""
         if self.name.endswith("_total"):
             return Kind.COUNTER
         return Kind.HISTOGRAM if self.name.endswith("_duration_seconds") else Kind.GAUGE
@@ -230,4 +230,4 @@ METRICS = (
         lambda tally: min((entry.since for entry in _held(tally) if entry.since is not None), default=None),
     ),
 )
-"""All metrics, in the same order as docs/metrics.md."""
+"""All metrics, in the same order as in docs/metrics.md."""

@@ -43,7 +43,7 @@ LAST_OFFSETS = 100
 """How many offsets at the end of a partition are read to test the settings."""
 
 OTHERWISE = """\
-Until that is corrected, the claims of a finished micro-batch are confirmed only with the next trigger, and its records count as \
+Until that is corrected, the claims of a finished micro-batch are confirmed only at the next trigger, and its records count as \
 lag until then, unless the driver's program calls spark_groupsource.register."""
 
 READABLE_BY_DRIVER = "The driver's machine must be able to read this location."

@@ -83,7 +83,7 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
             f"This process is limited to {limit >> 20} MB of address space ({setting}), and needs more. Set the limit to at "
             f"least {enough}, and to more if there are many brokers or your code needs memory. Or remove the limit."
         )
-    return ProcessLimitReached(f"{failure}. Nothing is lost: a restarted query reads these records. {advice}")
+    return ProcessLimitReached(f"{failure}. Nothing is lost: a restarted query will read these records. {advice}")
 
 
 @contextmanager

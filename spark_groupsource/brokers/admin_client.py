@@ -27,8 +27,8 @@ def make_admin_client(client_settings: Mapping[str, str], last_error: LastError)
         last_error: Receives errors that do not belong to a request.
 
     Raises:
-        OptionError: As `make_client` does.
-        AuthenticationFailed: As `make_client` does.
+        OptionError: See `make_client`.
+        AuthenticationFailed: See `make_client`.
     """
     # isolation.level is a consumer setting. With an AdminClient, librdkafka would log a warning.
     of_any_client = {name: value for name, value in client_settings.items() if name != "isolation.level"}
@@ -38,10 +38,10 @@ def make_admin_client(client_settings: Mapping[str, str], last_error: LastError)
 
 
 class LastingAdmin:
-    """An AdminClient with the last error that it reported. It may pause for long between requests. Any thread may use it.
+    """An AdminClient that may be idle for a long time, with the last error that it reported. Any thread may use it.
 
-    A network may drop an idle connection without notifying librdkafka, which then loses requests for a minute. So a caller that
-    gets no answer after a pause renews the client and asks again, or renews it right after the pause.
+    A network may drop an idle connection without notifying librdkafka, which then loses requests for a minute. So after a pause,
+    a caller renews the client, either before its first request or once this request has gone unanswered.
     """
 
     def __init__(self, client_settings: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,18 +52,18 @@ class LastingAdmin:
             clock: Returns seconds, monotonic.
 
         Raises:
-            OptionError, AuthenticationFailed: As `make_admin_client` does.
+            OptionError, AuthenticationFailed: See `make_admin_client`.
         """
         self._settings = client_settings
         self._clock = clock
         self.last_error = LastError()
         self.client = make_admin_client(client_settings, self.last_error)
-        """The client. Hold a reference to it until the answer arrives, because another thread may renew the client."""
+        """The client. Hold a reference to it until the answer arrives, because another thread may replace the client."""
         self._has_first_answer = False
         self._answered_at = clock()
 
     def await_first_answer(self) -> None:
-        """Wait until a broker answers a new client. If none does, try the brokers' advertised addresses.
+        """Wait until a broker has answered this client once. If none answers, try the brokers' advertised addresses.
 
         Raises:
             BrokerUnavailable: As `refuse_unreachable` does. The next call waits again.
@@ -89,17 +89,17 @@ class LastingAdmin:
         return self._clock() - self._answered_at >= IDLE_S
 
     def answered(self) -> None:
-        """Note that a broker has answered."""
+        """Record that a broker has just answered."""
         self._answered_at = self._clock()
 
     def renew(self) -> None:
-        """Replace the client with a new one that opens its own connections."""
-        # Reset the time although no broker has answered. Otherwise, each request to brokers that are down would make a client.
+        """Replace the client with a new one that opens new connections."""
+        # Count this as an answer. Otherwise, while the brokers are down, each request would make another client.
         self.answered()
         try:
             self.client = make_admin_client(self._settings, self.last_error)
         except GroupKafkaError as failed:
-            log.info("a new client cannot be created, so the old one is still used: %s", failed)
+            log.info("a new client could not be created, so the old one stays in use: %s", failed)
 
 
 def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:

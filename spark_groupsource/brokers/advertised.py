@@ -24,8 +24,8 @@ CONNECT_S = 3.0
 """How long a connection to an address may take, including TLS and login. librdkafka's default is 30 s."""
 
 RECONNECT_S = 1.0
-"""How much longer to wait for a broker that has not answered. Meanwhile librdkafka reconnects to it, at the next address if its
-name resolves to several."""
+"""How much longer to wait for a broker that has not answered. Meanwhile librdkafka reconnects to it, trying the next address if
+its name resolves to several."""
 
 _MOST = 50
 """The maximum number of brokers to ask. One answer is enough."""
@@ -44,8 +44,8 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
 
     Raises:
         BrokerUnavailable: No broker answers at its address. The message has the addresses.
-        OptionError: As `make_client` does.
-        AuthenticationFailed: As `make_client` does.
+        OptionError: See `make_client`.
+        AuthenticationFailed: See `make_client`.
     """
     errors: dict[int, tuple[str, str]] = {}
     refused: list[KafkaError] = []
@@ -88,7 +88,7 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
 
 
 def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool:
-    """Return whether any broker answers at its address, even with a refusal. Add those that do not to `errors`.
+    """Return whether any broker answers at its address, even with a refusal. Add those that do not answer to `errors`.
 
     Args:
         admin: The client.
@@ -100,7 +100,7 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
         resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
         return [future for broker in resources for future in admin.describe_configs([broker], request_timeout=timeout_s).values()]
 
-    # Also ask brokers that have already failed. They may be restarting, or may answer at another address of the same name.
+    # Also ask brokers that have already failed. They may be restarting, or their host name may have another address.
     asked = ask(sorted(errors)[:_MOST])
     try:
         found = admin.list_topics(timeout=timeout_s)

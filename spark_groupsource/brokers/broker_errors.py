@@ -51,7 +51,7 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 """Maps error codes for a refused or unanswered commit to exceptions (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
 COORDINATOR_ERRORS = frozenset(code for code, kind in COMMIT_ERRORS.items() if kind is CoordinatorUnavailable)
-"""Error codes for a group whose coordinator is missing or still loading. Nothing was done, so the request may be retried."""
+"""Error codes for a group whose coordinator is missing or still loading. The request had no effect, so it may be retried."""
 
 REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
@@ -62,14 +62,14 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""Maps error codes for other requests to exceptions. Codes that are not listed become BrokerUnavailable, or AuthenticationFailed
-(login_trouble.py)."""
+"""Exceptions by error code, for requests other than commits. Codes that are not listed become BrokerUnavailable, or
+AuthenticationFailed (login_trouble.py)."""
 
 OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     **{code: kind for code, kind in COMMIT_ERRORS.items() if kind is CommitOutcomeUnknown},
 }
-"""Maps error codes for a request that writes a group's offsets without being a member to exceptions."""
+"""Exceptions by error code, for requests from a client that writes a group's offsets but is not a member."""
 
 MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
@@ -86,14 +86,14 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.UNKNOWN: MembershipError,
     KafkaError._FATAL: MembershipError,
 }
-"""Maps error codes that make a member and its query fail to exceptions (`ends_member`). Java's consumer also fails on these.
-Any other code that librdkafka calls fatal becomes MembershipError."""
+"""Exceptions by error code, for errors that make a member and its query fail (`ends_member`). The Java consumer also fails on
+these. Any other code that librdkafka calls fatal becomes MembershipError."""
 
 _FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
 
 
 def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
-    """Return whether this error must make the query fail, as Java's consumer would. librdkafka would keep rejoining forever.
+    """Return whether this error must make the query fail, as the Java consumer would. librdkafka would keep rejoining forever.
 
     Args:
         error: the error that the member's consumer returned when it was polled.
@@ -128,12 +128,12 @@ _MEMBER_ADVICE: Mapping[int, str] = {
     "query after that.",
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
-    KafkaError.GROUP_ID_NOT_FOUND: "The group has members of the classic protocol, and the brokers cannot move it to "
-    "kafka.group.protocol=consumer while they are running, usually because their assignor is cooperative-sticky, the default. "
+    KafkaError.GROUP_ID_NOT_FOUND: "The group has members that use the classic protocol, and the brokers cannot move it "
+    "to kafka.group.protocol=consumer while they are running, usually because their assignor is cooperative-sticky, the default. "
     f"{TO_MOVE_A_GROUP} If their assignor is already range, the brokers' group.consumer.migration.policy may forbid the move.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
     KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers interpret it, "
-    "and expect the syntax of RE2/J.",
+    "and expect RE2/J syntax.",
     KafkaError.UNSUPPORTED_VERSION: _PROTOCOL,
     KafkaError._UNSUPPORTED_FEATURE: _PROTOCOL,
     KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
@@ -142,7 +142,7 @@ _MEMBER_ADVICE: Mapping[int, str] = {
 """What to check for an error that makes a member fail, if the advice for its class is not enough."""
 
 _COMMIT_ADVICE: Mapping[int, str] = {
-    KafkaError.OFFSET_METADATA_TOO_LARGE: "The metadata of this commit is larger than the brokers' offset.metadata.max.bytes. "
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "This commit's metadata is larger than the brokers' offset.metadata.max.bytes. "
     "Raise that setting (Kafka's default is 4096).",
 }
 """What to check when a commit is refused, if the advice for its class is not enough."""
@@ -155,7 +155,7 @@ ADVICE: Mapping[type[GroupKafkaError], str] = {
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits and "
     "continues from there.",
 }
-"""What to check, by this package's exception."""
+"""What to check, by exception class."""
 
 LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
 """Matches librdkafka's name for a broker whose address another broker returned: the address and the broker's id."""

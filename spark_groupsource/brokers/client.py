@@ -56,7 +56,7 @@ librdkafka_log_of_tasks = _logger("spark_groupsource.fetch.librdkafka")
 
 
 def _lowered_if_fenced(record: logging.LogRecord) -> bool:
-    """Lower log lines about a producer that has lost its transactional id to debug level.
+    """Demote to DEBUG any log line about a producer that has lost its transactional id.
 
     librdkafka calls the loss fatal, but a pooled producer always loses its id when another worker runs the task, and is then
     replaced. If the loss matters, the task raises WriterFenced.
@@ -108,7 +108,7 @@ def make_client(
         The client.
 
     Raises:
-        OptionError: librdkafka refuses a setting, the token callback does not exist, or a file's environment variable is not set.
+        OptionError: librdkafka refuses a setting, the token callback does not exist, or a file setting's variable is not set.
             The message contains no secrets.
         AuthenticationFailed: The token callback returns no token.
         ProcessLimitReached: The process cannot get more memory or threads.
@@ -121,7 +121,7 @@ def make_client(
         given[OAUTH_CALLBACK] = tokens
     save_address_space()
     try:
-        client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
+        client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy: type[Client] is not hashable
     except (KafkaException, ValueError, TypeError) as refused:
         cause = refused.args[0] if refused.args else refused
         raise why_not_made(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
@@ -139,7 +139,7 @@ def tokens_of(
         on_error: The error callback.
 
     Raises:
-        OptionError, AuthenticationFailed: As `token_callback` does.
+        OptionError, AuthenticationFailed: See `token_callback`.
     """
     if OAUTH_CALLBACK not in settings:
         return None, on_error
@@ -154,7 +154,7 @@ def tokens_of(
 
 
 def connect_early(client: object) -> None:
-    """Make an AdminClient start to connect to the controller, without waiting for the connection.
+    """Make an AdminClient start connecting to the controller, without waiting for the connection.
 
     Once librdkafka has the list of brokers, it drops the connection to the bootstrap server. A request that any broker may answer
     then waits for half of `reconnect.backoff.ms`. But for a request to a particular broker, librdkafka connects immediately, and
@@ -270,7 +270,7 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
 
 
 def diverging_offset(error: KafkaError) -> int | None:
-    """Return the offset at which a log was truncated if this error reports that, or else `None`.
+    """Return the offset at which a log was truncated, or `None` if this error does not report a truncation.
 
     -1 means that the leader has no epoch as old as the position's.
     """

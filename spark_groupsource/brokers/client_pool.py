@@ -1,10 +1,10 @@
-"""Keeps a process's Kafka clients from task to task and from one micro-batch to the next.
+"""Keeps a process's Kafka clients between tasks and micro-batches.
 
 Reusing a client saves the time to connect, log in and look up the brokers. A task takes a client out of the pool, so that no
 other task uses it, and puts it back if nothing is wrong with it.
 
-The pool limits its clients' number and age, because each has several threads, and a connection to each broker that it uses.
-Clients that have been idle for longer than KEPT_S are closed when the process's next task begins. Spark ends its idle workers
+The pool limits the number and age of its clients, because each has several threads and a connection to each broker it uses.
+Clients that have been idle for longer than KEPT_S are closed when the process's next task begins. Spark stops its idle workers
 when it has used none of them for a minute.
 """
 
@@ -37,7 +37,7 @@ class PooledClient(Protocol):
         """Close the client's connections."""
 
     def abandon(self) -> None:
-        """Make sure that a forked child never uses or frees the client. Its threads do not exist there, so closing would hang."""
+        """Make sure that a forked child never uses or frees the client. Closing it would hang, because its threads are gone."""
 
 
 Client = TypeVar("Client", bound=PooledClient)
@@ -80,7 +80,7 @@ class ClientPool:
         return None if found is None else found.client
 
     def has(self, client: PooledClient) -> bool:
-        """Return whether a client that was taken or added is still usable. A forked child must not use its parent's clients."""
+        """Return whether a client from this pool is still usable. A forked child must not use its parent's clients."""
         return id(client) in self._living
 
     def keep(self, key: Hashable, client: PooledClient) -> None:
@@ -88,7 +88,7 @@ class ClientPool:
         if not self.has(client):
             return
         earlier = self._idle.pop(key, None)
-        # They are the same client if a signal interrupted the caller after this call, and the caller then keeps the client again.
+        # Both are the same client if a signal interrupted the caller after its first call, and it then called again.
         if earlier is not None and earlier.client is not client:
             self.close(earlier.client)
         self._idle[key] = _Idle(client, self._clock())
@@ -97,7 +97,7 @@ class ClientPool:
         log.debug("%d clients are kept in this process", len(self._idle))
 
     def close(self, client: PooledClient) -> None:
-        """Close a client that was taken or added. In a forked child, this does nothing to the parent's clients."""
+        """Close a client that `take` or `add` has returned. In a forked child, this does nothing to the parent's clients."""
         if self._living.pop(id(client), None) is not None:
             client.close()
 
@@ -130,7 +130,7 @@ def close_on_thread(close: Callable[[], object]) -> None:
     try:
         threading.Thread(target=close, name="closing a client").start()
     except RuntimeError as none_left:
-        log.info("no thread is left to close a client, so this thread closes it: %s", none_left)
+        log.info("closing a client on this thread, because no new thread can be started: %s", none_left)
         close()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 _LOOK_AGAIN_S = 0.01
 _LOOKS = 1000
 """How many times to check whether other references to the client remain. If a client has a callback that leads back to its owner,
-another reference always remains, but the owner closes that client, or it ends with the process."""
+another reference always remains, but its owner closes the client, or the process ends first."""
 
 
 @functools.cache

@@ -32,11 +32,11 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ASK_AGAIN_S, GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
 STABLE_INTERVAL_S = 0.02
-"""How often to check whether an open transaction that commits a group's offsets has ended. Its producer is fenced, so it will
-end soon."""
+"""How often to check whether a transaction with offsets for a group is still open. Its producer is fenced, so it
+will be committed or aborted soon."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Kafka's topic for groups. Each partition's leader coordinates the groups in that partition."""
+"""Kafka's topic for groups and their offsets. Each partition's leader coordinates the groups in that partition."""
 
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
@@ -51,8 +51,8 @@ class GroupAdmin:
             client_settings: librdkafka settings that every client needs.
 
         Raises:
-            OptionError: As `LastingAdmin` does.
-            AuthenticationFailed: As `LastingAdmin` does.
+            OptionError: See `LastingAdmin`.
+            AuthenticationFailed: See `LastingAdmin`.
         """
         self._admin = LastingAdmin(client_settings)
 
@@ -98,7 +98,7 @@ class GroupAdmin:
         )
 
     def _description(self, group: str) -> Any:
-        """Return the coordinator's description of the group. A group that does not exist may be DEAD instead of not found.
+        """Return the coordinator's description of the group. A nonexistent group may be DEAD or not found.
 
         For newer kinds of groups, the coordinator also answers DEAD or not found, but the list of all groups contains them.
         """
@@ -122,12 +122,12 @@ class GroupAdmin:
             lambda: self._admin.client.describe_consumer_groups(
                 [group], include_authorized_operations=with_operations, request_timeout=REQUEST_TIMEOUT_S
             )[group],
-            f"asking for the rights on group {group}" if with_operations else f"describing group {group}",
+            f"asking for this user's rights on group {group}" if with_operations else f"describing group {group}",
             group,
         )
 
     def refuse_other_kinds(self, group: str) -> None:
-        """Raise an error unless this is a consumer group or does not exist.
+        """Raise an error if the group exists but is not a consumer group.
 
         Raises:
             NotAConsumerGroup: The group is not a consumer group.
@@ -201,7 +201,7 @@ class GroupAdmin:
                 broker is down.
 
         Raises:
-            BrokerUnavailable: As `groups` does, or some groups have no coordinator.
+            BrokerUnavailable: See `groups`. Also if some groups have no coordinator.
             AuthenticationFailed: The brokers refuse the login.
         """
         # Check before listing the groups, so that the client has found all brokers and asks each of them. Check again afterwards,
@@ -238,7 +238,7 @@ class GroupAdmin:
         """Return a topic's id, or "" if the brokers have no topic ids.
 
         Raises:
-            BrokerError: As `partitions_of` does.
+            BrokerError: See `partitions_of`.
         """
         return id_text(self._topic(topic).topic_id)
 
@@ -253,7 +253,7 @@ class GroupAdmin:
         """Return the offset that `spec` selects in each partition, or -1 if no record is at or after its timestamp.
 
         Raises:
-            BrokerError: The offset in some partition is unknown.
+            BrokerError: The offset in one of the partitions cannot be determined.
         """
         found = {}
         for partition, future in request_offsets(self._admin.client, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
@@ -322,7 +322,7 @@ class GroupAdmin:
         return read_commits(self._kept(group))
 
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str | None]]:
-        """Return the group's offset and its metadata for each partition that has one.
+        """Return the group's committed offset, with its metadata, for each partition that has one.
 
         Args:
             group: The group.
@@ -420,7 +420,7 @@ def _not_deleted(error: KafkaError, doing: str) -> GroupKafkaError:
         return GroupActive(
             f"{doing}: it was not deleted, because a member has joined it. Stop the query or consumer, and run the command again."
         )
-    missing_acl = {KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the ACL DELETE on the group."}
+    missing_acl = {KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the DELETE ACL on the group."}
     return explain(error, doing, missing_acl=missing_acl)
 
 

@@ -1,4 +1,4 @@
-"""Runs a GroupAdmin in a child process, so that a crash of librdkafka ends only that process.
+"""Runs a GroupAdmin in a child process, so that a librdkafka crash takes down only that process.
 
 librdkafka's AdminClient aborts its process if the connection to a coordinator breaks at a certain point during a group request
 (librdkafka #4605, not fixed as of 2.16). A program that sends many such requests will hit that point sooner or later.
@@ -22,7 +22,7 @@ from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaE
 from spark_groupsource.patience import Deadline
 
 ANSWER_LIMIT_S = 40.0
-"""The time limit for one question with all its attempts. Each request has its own, shorter limit."""
+"""The time limit for one question to the child process, including all attempts. Each request has its own, shorter limit."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,21 +35,21 @@ serve(int(sys.argv[1]))
 """The child's program. multiprocessing would first import the parent's program, which may be large."""
 
 ATTEMPTS = 3
-"""How many times the child process may crash over one question before an error is raised."""
+"""How many times one question may crash the child process before an error is raised."""
 
 
 _DESCRIBING = "Describing group {!r}"
 
 
 def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Callable[Concatenate[GroupAdminProcess, P], T]:
-    """Return a method of `GroupAdminProcess` that calls this method of its child's GroupAdmin.
+    """Return a `GroupAdminProcess` method that calls this method of the GroupAdmin in the child process.
 
     Besides the method's own errors, it raises BrokerUnavailable if the child died three times, or did not answer within
-    ANSWER_LIMIT_S, and any error of `GroupAdmin` itself.
+    ANSWER_LIMIT_S, and any error from creating the `GroupAdmin`.
 
     Args:
         method: The method. Its arguments and its result are pickled.
-        doing: What it does, for error messages, with a field for the first argument.
+        doing: What it does, for error messages, with a placeholder for the first argument.
     """
 
     @functools.wraps(method)
@@ -107,7 +107,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
                 if not pipe.poll(deadline.left):
                     break
                 answer = pipe.recv()
-            except (EOFError, OSError):  # it died
+            except (EOFError, OSError):  # the child died
                 self.close()
                 continue
             except BaseException:
@@ -143,7 +143,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
                 self._pipe = ours
                 # Kill the child even if this object is dropped without being closed, as when its query rejoins the group.
                 self._end_child = finalizer = weakref.finalize(self, _end, self._child)
-                finalizer.atexit = False  # a fork of this process must not end the child, which ends when the pipe is closed
+                finalizer.atexit = False  # a fork of this process must not kill the child, which exits when the pipe is closed
             ours.send(self._settings)
         return self._pipe
 
@@ -169,7 +169,7 @@ def serve(descriptor: int) -> None:
             answer = getattr(admin, method)(*about, **options)
         except GroupKafkaError as failed:
             pipe.send(failed)
-        except Exception as failed:  # noqa: BLE001 -- without an answer, the parent would report a crash of librdkafka
+        except Exception as failed:  # noqa: BLE001 -- without an answer, the parent would report a librdkafka crash
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)

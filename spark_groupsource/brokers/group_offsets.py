@@ -41,8 +41,8 @@ def read_offsets(
 ) -> dict[TopicPartition, Kept]:
     """Return the group's offset for each partition, with a single request.
 
-    Whatever stays in a process reads offsets in this way. A new AdminClient for a single request (`GroupAdmin.offsets`) does not
-    need the partitions' names: commands, batch reads, and sinks without the `topic` option use it.
+    Long-running processes read offsets in this way. Commands, batch reads, and sinks without the `topic` option create an
+    AdminClient for a single request (`GroupAdmin.offsets`), which does not need the partitions' names.
 
     Args:
         consumer: a consumer with that `group.id`.
@@ -100,7 +100,7 @@ class GroupOffsets:
             explain: converts an error, as `broker_errors.explain` does.
 
         Raises:
-            OptionError, AuthenticationFailed: as `make_client` does.
+            OptionError, AuthenticationFailed: See `make_client`.
         """
         self._group = group
         self._explain = explain
@@ -116,7 +116,7 @@ class GroupOffsets:
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
 
     def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
-        """Return the group's offset and its metadata for partition 0 of each topic that has one.
+        """Return the group's committed offset, with its metadata, for partition 0 of each topic that has one.
 
         Waits until no open transaction commits offsets for the group (KIP-447), and until the coordinator has finished moving.
 
@@ -136,7 +136,7 @@ class GroupOffsets:
         """Commit an offset for partition 0 of a topic.
 
         Raises:
-            CommitError: the brokers refuse.
+            CommitError: the brokers refuse the commit.
             NotAuthorized, TopicNotFound: see COMMIT_ERRORS.
             BrokerUnavailable: no broker answers.
         """

@@ -46,7 +46,7 @@ class GroupMember:
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
-    """Its assigned partitions. Only Kafka 4.4 includes those that the member must give back."""
+    """The member's assigned partitions. Only Kafka 4.4 includes those that the member must give back."""
     target: frozenset[TopicPartition] | None = None
     """The partitions that the member will have after the rebalance (KIP-848). `None` under the classic protocol."""
 
@@ -71,7 +71,7 @@ class PartitionView:
 
     @property
     def committed(self) -> int | None:
-        """The committed offset, below which every record is processed. `None` if there is no commit."""
+        """The committed offset, below which every record has been processed. `None` if there is no commit."""
         return None if self.commit is None else self.commit.offset
 
     @property
@@ -142,7 +142,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class GroupView:
-    """A snapshot of a group, with its members and those partitions that have a commit or an owner, in order."""
+    """A snapshot of a group, with its members and those partitions that have a commit or an owner, sorted."""
 
     group: str
     state: str
@@ -199,8 +199,8 @@ def refuse_active(view: GroupView) -> None:
         names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
         raise GroupActive(
             f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), so "
-            "its offsets can still change, and brokers accept offsets only from members. Nothing was changed. Stop the queries "
-            "and other consumers of the group. A member that crashed, or a static member, stays in the group until its session "
+            "its offsets can still change, and brokers accept offsets only from members. Nothing was changed. Stop the group's "
+            "queries and other consumers. A member that crashed, or a static member, stays in the group until its session "
             "expires. `groupkafka describe` shows the members."
         )
 
@@ -215,7 +215,7 @@ def of_other_type(group: str, protocol_type: str) -> NotAConsumerGroup:
     """Return the exception for a classic group whose protocol type is not `consumer`."""
     purpose = KNOWN_TYPES.get(protocol_type, "its members are not consumers")
     return NotAConsumerGroup(
-        f"The group {group!r} is a classic group of the protocol type {protocol_type!r}: {purpose}, so no query can join it. "
+        f"The group {group!r} is a classic group with the protocol type {protocol_type!r}: {purpose}, so no query can join it. "
         f"{_INSTEAD}"
     )
 

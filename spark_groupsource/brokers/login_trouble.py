@@ -23,9 +23,9 @@ class LoginTrouble(NamedTuple):
 
 
 _CERTIFICATE = LoginTrouble(
-    "Check kafka.ssl.truststore.*: the trust store needs the root of the authority that signed the brokers' certificates; an "
-    "intermediate authority alone is not enough. Without a trust store, the client trusts the authorities of the operating "
-    "system, not those of the JVM (cacerts). Also check that each broker's certificate has the host name that is in "
+    "Check kafka.ssl.truststore.*: the trust store needs the root certificate of the authority that signed the brokers' "
+    "certificates; an intermediate one alone is not enough. Without a trust store, the client trusts the operating system's "
+    "authorities, not the JVM's (cacerts). Also check that each broker's certificate has the host name that is in "
     "kafka.bootstrap.servers and in the broker's advertised.listeners.",
     final=True,
 )
@@ -37,7 +37,8 @@ _PROTOCOL = LoginTrouble(
     "Check kafka.security.protocol: the listener at kafka.bootstrap.servers may use another protocol.", final=False
 )
 _MECHANISM = LoginTrouble(
-    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers expects others.", final=True
+    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers expects other values.",
+    final=True,
 )
 _TOKEN = LoginTrouble(
     "Check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.client.id and kafka.sasl.oauthbearer.client.secret.",
@@ -53,8 +54,8 @@ _PASSWORD = LoginTrouble(
     "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, the token.", final=True
 )
 OUT_OF_DESCRIPTORS = LoginTrouble(
-    "This process has no file descriptors left, so it cannot connect. Raise the limit of open files (ulimit -n) "
-    "of the executors, or of the driver.",
+    "This process has no file descriptors left, so it cannot connect. Raise the limit on open files (ulimit -n) "
+    "for the executors, or for the driver.",
     final=False,
 )
 _TLS = LoginTrouble("Check kafka.security.protocol and kafka.ssl.*.", final=True)
@@ -88,9 +89,9 @@ _BY_CODE: Mapping[int, LoginTrouble] = {
 
 MISSING_ACL: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: (
-        "The user needs the ACL READ on the group (kafka.group.id). A sink's groups begin with transactionalIdPrefix."
+        "The user needs the READ ACL on the group (kafka.group.id). A sink's groups begin with transactionalIdPrefix."
     ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the ACL READ on the topic. It includes DESCRIBE.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the READ ACL on the topic. It includes DESCRIBE.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user lacks an ACL on the cluster.",
 }
 """The missing ACL, by error code."""
@@ -103,16 +104,16 @@ def login_trouble(error: KafkaError) -> LoginTrouble | None:
 
 
 def lacks_token(error: KafkaError) -> bool:
-    """Return whether a client has no login token at the moment but will ask for one again."""
+    """Return whether this error means that a client has no login token now but will ask for one again."""
     return login_trouble(error) in (_OWN_TOKEN, _TOKEN_SERVER)
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Return whether the brokers refuse the client permanently."""
+    """Return whether this error means that the brokers refuse the client permanently."""
     trouble = login_trouble(error)
     return trouble is not None and trouble.final
 
 
 def token_refused(error: KafkaError) -> bool:
-    """Return whether the brokers refuse the client's password or token."""
+    """Return whether this error means that the brokers refuse the client's password or token."""
     return login_trouble(error) is _PASSWORD

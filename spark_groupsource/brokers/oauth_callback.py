@@ -97,8 +97,8 @@ def _not_marked(name: str, reason: str) -> OptionError:
 def token_callback(name: str, config: str | None) -> SharedToken:
     """Return the callback that gives tokens to a librdkafka client. Clients with the same function and configuration share it.
 
-    It has a valid token already. librdkafka asks for later tokens on its own threads, where an exception would be lost, or would
-    be raised by an unrelated call. So a failure there is only a warning.
+    The callback already has a valid token. librdkafka asks for later tokens on its own threads, where an exception would be lost,
+    or would be raised by an unrelated call. So a failure there is only a warning.
 
     No message contains a token. An exception from the user's function may contain one, so its message is never shown.
 
@@ -152,7 +152,7 @@ def _what_is_wrong(token: Token) -> str | None:
     After some of these mistakes, confluent-kafka would only write a log line, and never ask for a token again.
     """
     if not token.value or not _VALUE.fullmatch(token.value):
-        return "the function returned a token that is empty, or has characters that a token cannot have"
+        return "the function returned a token that is empty, or contains characters that a token cannot have"
     if not token.expiry <= _LATEST_EXPIRY_S:  # written this way, NaN is refused, too
         return "the expiry that the function returned is not a time in seconds since 1970; divide milliseconds by 1000"
     if token.expiry <= time.time():
@@ -163,7 +163,7 @@ def _what_is_wrong(token: Token) -> str | None:
         return "the fourth value that the function returned, the extensions, must be a dict"
     for key, value in token.extensions.items():
         if not isinstance(key, str) or not _KEY.fullmatch(key) or key == _RESERVED_KEY:
-            return "the names of the token's extensions must have only the letters A to Z and a to z, and must not be 'auth'"
+            return "the names of the token's extensions may contain only the letters A to Z and a to z, and must not be 'auth'"
         if not isinstance(value, str) or not _VALUE.fullmatch(value):
             return "the values of the token's extensions must be strings of visible ASCII characters and spaces"
     return None

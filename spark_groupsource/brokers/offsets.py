@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from spark_groupsource.partition import TopicPartition
 
 PARTITIONS_IN_A_CALL = 1000
-"""The maximum number of partitions in a call. The time that librdkafka needs grows with the square of their number."""
+"""The maximum number of partitions in one `list_offsets` call, whose duration grows with the square of their number."""
 
 NO_RECORD = -1
 """The offset that a broker returns if there is no record at or after the given timestamp.
@@ -31,7 +31,7 @@ def request_offsets(
     timeout_s: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Future[Any]]:
-    """Request one offset for each partition. All requests are sent before this returns.
+    """Request one offset for each partition. All requests are sent before this function returns.
 
     Args:
         admin: The client that sends the requests.
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
     offset: int
     epoch: int | None = None
-    """The log's leader epoch at that time. `None` if the broker does not report it."""
+    """The log's leader epoch when the leader answered. `None` if the broker does not report it."""
 
 
 class Kept(NamedTuple):
@@ -83,7 +83,7 @@ def epoch_of(found: Any) -> int | None:
 
 
 def metadata_of(found: Any) -> str | None:
-    """Return a committed offset's metadata, or `None` if it is not UTF-8, because any client can write it."""
+    """Return a committed offset's metadata, or `None` if it is not UTF-8. Any client can write it."""
     try:
         text: str | None = found.metadata
     except UnicodeDecodeError:

@@ -19,13 +19,13 @@ from confluent_kafka import KafkaError
 from spark_groupsource.errors import ProcessLimitReached
 
 _M_ARENA_MAX = -8
-"""glibc's number for the setting, from malloc.h."""
+"""glibc's number for the setting that limits the number of arenas, from malloc.h."""
 
 _SET_BY = {
     "PYSPARK_EXECUTOR_MEMORY_MB": ("spark.executor.pyspark.memory, divided by spark.executor.cores", "2g for each core"),
     "PYSPARK_PLANNER_MEMORY_MB": ("spark.sql.planner.pythonExecution.memory", "2g"),
 }
-"""The Spark setting that limits a process with this variable, and a value that is sufficient (docs/performance.md)."""
+"""By environment variable: the Spark setting that limits such a process, and a sufficient value (docs/performance.md)."""
 
 _NO_THREAD = re.compile(r"(create|start) (\w+ )?thread")
 """Part of the message from librdkafka or Python if a thread cannot be started."""
@@ -75,7 +75,7 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
     if limit is None:
         advice = (
             "This process has no limit on its address space, so the machine or the container has run out of memory or "
-            "processes. Raise its memory limit, or its limit of processes (`ulimit -u`, the container's pids limit)."
+            "processes. Raise its memory limit, or its process limit (`ulimit -u`, the container's pids limit)."
         )
     else:
         setting, enough = next((_SET_BY[name] for name in _SET_BY if name in environment), ("`ulimit -v`", "2 GB"))
@@ -83,7 +83,7 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
             f"This process is limited to {limit >> 20} MB of address space ({setting}), and needs more. Set the limit to at "
             f"least {enough}, and to more if there are many brokers or your code needs memory. Or remove the limit."
         )
-    return ProcessLimitReached(f"{failure}. Nothing is lost: a restarted query reads these records. {advice}")
+    return ProcessLimitReached(f"{failure}. Nothing is lost: a restarted query will read these records. {advice}")
 
 
 @contextmanager

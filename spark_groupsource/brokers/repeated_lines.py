@@ -1,4 +1,4 @@
-"""Writes a repeated warning only once a minute, with the number of lines left out.
+"""Writes a repeated warning only once a minute, with the number of suppressed lines.
 
 While a broker is down, a client keeps trying to connect, and librdkafka logs each failure.
 """
@@ -17,10 +17,10 @@ WRITTEN_EVERY_S = 60.0
 """How often a repeated line is written."""
 
 MOST_OF_A_KIND = 4
-"""The most distinct lines of one kind to write in that time. In a large cluster, each broker has its own lines."""
+"""The maximum number of distinct lines of one kind to write within WRITTEN_EVERY_S. Each broker has its own lines."""
 
 MOST_KINDS = 1000
-"""The most kinds to remember. After that, all are forgotten, so that lines that never repeat do not fill memory."""
+"""The maximum number of kinds to remember. When it is reached, all are forgotten, so that unique lines do not fill memory."""
 
 _DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:us|ms|s|min)\b")
 _SUPPRESSED = re.compile(r"(?:, )?\d+ identical error\(s\) suppressed")
@@ -42,7 +42,7 @@ class _Written:
 
 
 class RepeatFilter(logging.Filter):
-    """Passes the first of several equal warnings or errors, and then one each minute with the number of lines left out.
+    """Passes the first of several equal warnings or errors, and then one each minute with the number of suppressed lines.
 
     A query's lines are equal if they differ only in durations and in the client that wrote them. librdkafka's lines also have a
     kind: the line without numbers and broker names. Lines below warning level always pass.

@@ -48,7 +48,7 @@ class Token(NamedTuple):
 
     value: str
     expiry: float
-    """Seconds since 1970."""
+    """When the token expires, in seconds since 1970."""
     principal: str = ""
     extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka accepts only a dict
 
@@ -58,7 +58,7 @@ class Token(NamedTuple):
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled, so that a token is never sent or stored."""
-        raise TypeError("A login token is not pickled: each process fetches its own.")
+        raise TypeError("A login token cannot be pickled: each process fetches its own.")
 
 
 class CallFailed(Exception):
@@ -70,7 +70,7 @@ class _Kept(NamedTuple):
 
     token: Token | None
     fetched_at: float
-    """Seconds since 1970."""
+    """When the token was fetched, in seconds since 1970."""
 
 
 class SharedToken:
@@ -137,7 +137,7 @@ class SharedToken:
         return token._replace(expiry=now + max(self._call_at - now, FIRST_PAUSE_S) / RENEWED_AT)
 
     def refused(self) -> None:
-        """Fetch a new token for the next client, because the brokers have refused this one before its expiry."""
+        """Make the next client fetch a new token, because the brokers have refused this one before its expiry."""
         now = self._clock()
         # While calls fail, a new token is due anyway, after a pause that a refusal must not shorten.
         if not self._calls and now - self._kept.fetched_at > _NEW_S:
@@ -164,7 +164,7 @@ class SharedToken:
             if kept.token is None:
                 raise
             state = f"is valid for another {left_s:.0f} s" if left_s > 0 else "has expired"
-            log.warning("%s The last token %s. The function is called again in %.0f s.", failed, state, pause_s)
+            log.warning("%s The last token %s. The function will be called again in %.0f s.", failed, state, pause_s)
             if left_s <= 0:
                 raise
         else:

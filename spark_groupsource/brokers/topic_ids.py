@@ -18,8 +18,8 @@ BELIEVE_AFTER = 5
 
 
 BELIEVED_AT_MOST = 1000
-"""The maximum number of other topics' changes to remember. Without a limit they would add up, because a query that subscribes to
-a pattern may get new topics for months."""
+"""The maximum number of changes to remember for topics other than those just asked about. Without a limit, they would add up,
+because a query that subscribes to a pattern may get new topics for months."""
 
 
 class TopicIds:

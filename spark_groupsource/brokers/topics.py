@@ -145,7 +145,7 @@ class Topics:
         return sorted(partitions)
 
     def everywhere(self, *, leave_out: Collection[str]) -> list[TopicPartition]:
-        """Return every partition in the cluster that the user may describe, subscribed or not, except in these topics.
+        """Return every partition in the cluster that the user may describe, subscribed or not, except in `leave_out` topics.
 
         Raises:
             BrokerUnavailable: No broker answers.
@@ -166,7 +166,7 @@ class Topics:
         return self._cluster_id
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription | GroupKafkaError]:
-        """Return each topic's description, or the error that hides it.
+        """Return each topic's description, or the error if it cannot be described.
 
         The errors are TopicNotFound, NotAuthorized, AuthenticationFailed and BrokerUnavailable.
         """
@@ -260,16 +260,16 @@ class Topics:
         """Warn about partitions whose ends have become unknown, once for each until its end is known again."""
         if silent and self._patience_s < math.inf:
             log.warning(
-                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch does not read their "
-                "new records, but a later one does, so nothing is lost. A leader that has just moved needs no action. If this "
-                "lasts, check that the brokers are running and that this driver can reach them",
+                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch skips their new "
+                "records, and a later one will read them, so nothing is lost. A leader that has just moved needs no action. If "
+                "this lasts, check that the brokers are running and that this driver can reach them",
                 len(silent),
                 listed(sorted(silent), 20),
                 self._last_error_text(),
             )
 
     def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
-        """Ask for these ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
+        """Ask for these partitions' ends at least once, and keep asking for up to `most_s` seconds while one is unknown."""
         known: dict[TopicPartition, Found] = {}
         for _ in Deadline(most_s, clock=self._clock).attempts(ASK_AGAIN_S):
             unknown = set(partitions) - known.keys()
@@ -428,7 +428,7 @@ class Topics:
 
 
 def _numbers(answers: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
-    """Return the offset in each answer."""
+    """Return each partition's offset, without its leader epoch."""
     return {partition: answer.offset for partition, answer in answers.items()}
 
 
@@ -443,13 +443,13 @@ def _is_unanswered(described: Future[Any]) -> bool:
 
 
 def _references(description: Any) -> int:
-    """Return the number of references to a description's topic id, as `sys.getrefcount` counts them here."""
+    """Return the number of references to a description's topic id. The number includes this function's own references."""
     topic_id = description.topic_id
     return sys.getrefcount(topic_id)
 
 
 _REFERENCES = _references(SimpleNamespace(topic_id=Uuid(0, 0)))
-"""The number of references to a topic id that only its description refers to."""
+"""What `_references` returns for a topic id to which only its description refers."""
 
 
 def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:

@@ -35,7 +35,7 @@ valid, because librdkafka fetches a record only after it has validated the posit
 
 @dataclass(frozen=True)
 class Validated:
-    """The leaders' answers about positions."""
+    """The leaders' answers about whether positions are still valid."""
 
     diverging: dict[TopicPartition, int | None] = field(default_factory=dict)
     """The offsets at which logs were truncated below positions. `None` if the leader has no epoch as old as the position's."""
@@ -128,9 +128,9 @@ class Truncations:
         for partition, silent_s in sorted(self._silent_s.items()):
             if silent_s >= self._patience_s:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} has not answered for {silent_s:.0f} s whether its log still has the records that "
-                    "the query has read. Nothing is lost. Check that its broker is running and that this driver can reach it, "
-                    "and that the query's user may read the topic."
+                    f"The leader of {partition} has not answered for {silent_s:.0f} s, so it is unknown whether its log still "
+                    "has the records that the query has read. Nothing is lost. Check that its broker is running and that this "
+                    "driver can reach it, and that the query's user may read the topic."
                 )
 
     def _ask(

@@ -47,7 +47,7 @@ class Total(NamedTuple):
 
 
 def claimed_in(group: GroupView) -> tuple[Claimed, ...]:
-    """Return a group's claimed ranges by partition and offset, leaving out records that this version cannot read."""
+    """Return a group's claimed ranges, sorted by partition and offset, except those in unreadable commit records."""
     return tuple(claimed for view in group.partitions for claimed in claimed_of(group, view))
 
 
@@ -110,7 +110,7 @@ def finished_text(claimed: Claimed) -> str:
 
 
 def claim_text(partition: TopicPartition, claim: OwedRange) -> str:
-    """Describe a claim that is in the way of a change of offsets. Never print it raw."""
+    """Describe a claim that blocks a change of offsets. Never print the text raw."""
     return f"{partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}"
 
 

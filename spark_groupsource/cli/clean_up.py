@@ -73,7 +73,7 @@ class Left(NamedTuple):
     """The groups that a query has left behind on the brokers."""
 
     groups: tuple[GroupView, ...]
-    """Its sink's groups, in the order in which the command deletes them."""
+    """The groups of the query's sink, in the order in which the command deletes them."""
     others: tuple[str, ...]
     """Other groups with the query's id in their names, which are not deleted. Never print them raw."""
 

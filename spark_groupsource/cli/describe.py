@@ -57,7 +57,7 @@ def describe(settings: Mapping[str, str], group: str, as_json: bool) -> None:
     """Show a group's members, partitions, offsets and lag.
 
     \b
-    COMMITTED  the committed offset: every record below it is processed
+    COMMITTED  the committed offset: every record below it has been processed
     END        the end of the partition (high watermark)
     LAG        END minus COMMITTED
     IN FLIGHT  offsets that a running query is processing in its micro-batch

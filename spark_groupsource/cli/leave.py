@@ -42,7 +42,7 @@ Do not start a query in this group again."""
 )
 @json_option
 def leave(settings: Mapping[str, str], group: str, topics: tuple[str, ...], as_json: bool) -> None:
-    """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group stopped.
+    """Print the startingOffsets with which Spark's own Kafka source continues where a group's queries stopped.
 
     The command writes nothing. Stop all of the group's queries first. The command refuses if any range is claimed. Partitions
     without a committed offset are read from the beginning.
@@ -74,7 +74,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     Raises:
         GroupActive: The group has members.
         OffsetsInTheWay: The group belongs to a sink, or a range is or may be claimed.
-        TopicNotFound: The group has committed nothing, or nothing in one of `topics`, or a topic does not exist.
+        TopicNotFound: The group has no committed offsets, or none in one of `topics`, or a topic does not exist.
         OffsetError: An offset is beyond the end of its log, or belongs to another topic with this name.
         BrokerError: See `GroupAdmin`.
     """
@@ -83,10 +83,10 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     committed = {found.partition: found.committed for found in view.partitions if found.committed is not None}
     known = {partition.topic for partition in committed}
     if not known:
-        raise TopicNotFound(f"The group {view.group} has no committed offset. Check its name (--group).")
+        raise TopicNotFound(f"The group {view.group} has no committed offsets. Check its name (--group).")
     if missing := sorted(topics - known):
         raise TopicNotFound(
-            f"The group {view.group} has no committed offset in {', '.join(missing)} (--topic). "
+            f"The group {view.group} has no committed offsets in {', '.join(missing)} (--topic). "
             f"Its topics are {listed(sorted(known))}."
         )
     _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})

@@ -209,7 +209,7 @@ def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
     if not found:
         raise OffsetError(
             f"None of the checkpoint's topics exists on these brokers: {', '.join(sorted(topics))}. Nothing was changed. Check "
-            "that --bootstrap-server is the cluster that the old query reads."
+            "that --bootstrap-server points to the cluster that the old query reads from."
         )
     return found
 
@@ -228,14 +228,14 @@ def _refuse_other_logs(
     if ahead:
         raise OffsetError(
             f"Nothing was changed. The checkpoint is ahead of the logs:{indented(ahead)}\n"
-            "Either --bootstrap-server is not the cluster that the old query reads, or a topic was deleted and recreated, or "
-            "its log was truncated. Check --bootstrap-server. If it is right, start the old query: it reports what is lost, and "
-            "with failOnDataLoss=false it continues. Then migrate."
+            "Either --bootstrap-server does not point to the cluster that the old query reads from, or a topic was deleted and "
+            "recreated, or its log was truncated. Check --bootstrap-server. If it is right, start the old query: it reports "
+            "what is lost, and with failOnDataLoss=false it continues. Then migrate."
         )
 
 
 def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
-    """Refuse a migration that would delete claims or replace other offsets in the group.
+    """Refuse a migration that would delete the group's claims or replace its other offsets.
 
     Args:
         migration: what would be committed.
@@ -334,7 +334,7 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
         console.print(Text(f"added after the checkpoint, so it is read from the beginning: {printable(str(partition))}"))
     for partition, lost in migration.expired.items():
         expired = f"{printable(str(partition))} {lost} {lost.size} offsets"
-        fate = "the new query fails with this loss, unless you set failOnDataLoss=false"
+        fate = "the new query will fail because of this loss, unless you set failOnDataLoss=false"
         console.print(Text(f"no longer in Kafka: {expired}; {fate}"))
     for partition in migration.deleted:
         console.print(Text(f"topic no longer in Kafka, so not migrated: {printable(str(partition))}"))

@@ -95,13 +95,13 @@ class Candidate(NamedTuple):
     """A task that may have an open transaction."""
 
     names: Names
-    """Its query's names. Any client may choose the prefix, so never print them raw."""
+    """The names of the task's query. Any client may choose the prefix, so never print them raw."""
     task: int
     run: str
-    """Empty if unknown."""
+    """The query's run, or an empty string if it is unknown."""
     opener: Opener
     topic: str
-    """The topic in which its mark is committed. If its rows name their topics, the task may also have written to other topics."""
+    """The topic in which the task's mark is committed. If its rows name their topics, it may also have written to others."""
     batch: int | None
     """The last micro-batch that this task finished, or `None` if there is none or it is unknown."""
 

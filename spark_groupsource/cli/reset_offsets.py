@@ -202,7 +202,7 @@ def changeable(admin: GroupAdmin, group: str) -> dict[TopicPartition, PartitionV
 
 
 def log_bounds(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets that each partition's log has.
+    """Return the range of offsets in each partition's log.
 
     Raises:
         BrokerError: See `GroupAdmin`.
@@ -239,7 +239,7 @@ def refuse_changed(group: str, resets: Iterable[OffsetReset], known: Mapping[Top
 
 
 def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], *, drop_claims: bool) -> None:
-    """Write the new offsets.
+    """Commit the new offsets to the group.
 
     Raises:
         ClaimsInTheWay: A partition has claims, or a commit record in another format, and `drop_claims` is false.

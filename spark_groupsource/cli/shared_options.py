@@ -16,7 +16,7 @@ from spark_groupsource.options.properties_file import read_properties
 def brokers_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the brokers and for a client settings file. The command gets the client's settings as `settings`."""
 
-    @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster.")
+    @click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more of the cluster's brokers.")
     @click.option(
         "--command-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -51,7 +51,7 @@ execute_option = click.option(
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return librdkafka's settings for a client of these brokers, including the settings from the file.
+    """Return librdkafka settings for a client of these brokers, including the settings from the file.
 
     Raises:
         OptionError: The file cannot be read, or a setting is invalid.

@@ -15,7 +15,7 @@ from spark_groupsource.options.values import TOPIC_NAME, offsets_value
 from spark_groupsource.partition import TopicPartition, topics_of
 
 NO_OFFSET = "-"
-"""The line for a source that has no offset yet."""
+"""The offset log's line for a source that has no offset yet."""
 
 REREAD = "reread"
 """The `--uncommitted` value that makes the new query reread the last micro-batch."""

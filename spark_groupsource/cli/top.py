@@ -168,7 +168,7 @@ class LiveView(Live):
     def get_renderable(self) -> Group:
         """Return what the terminal shows now. Also called between snapshots."""
         if self._snapshot is None:
-            return Group(Text("looking at the group ..."))
+            return Group(Text("describing the group ..."))
         size = self.console.size
         return Group(*live_parts(self._snapshot, list(self._events), size.width, size.height, datetime.now(timezone.utc)))
 
@@ -176,7 +176,7 @@ class LiveView(Live):
 def live_parts(snapshot: Snapshot, events: list[str], width: int, height: int, now: datetime) -> list[Text | Table]:
     """Return the live view: the group, its members, the last events, and as many partitions and columns as fit."""
     time_and_age = f"{snapshot.at:%Y-%m-%d %H:%M:%S} UTC, {(now - snapshot.at).total_seconds():.0f} s ago"
-    parts: list[Text | Table] = [Text(f"group {printable(snapshot.group)}    {time_and_age}    Ctrl-C ends", style="bold")]
+    parts: list[Text | Table] = [Text(f"group {printable(snapshot.group)}    {time_and_age}    Ctrl-C to quit", style="bold")]
     if snapshot.trouble is not None:
         parts.append(Text(f"no answer: {printable(snapshot.trouble)}", style="bold red", no_wrap=True, overflow="ellipsis"))
     view = snapshot.view

@@ -56,7 +56,7 @@ the sink's groups, so the brokers do not show them."""
 @click.option("--prefix", metavar="PREFIX", help="Only queries with this transactionalIdPrefix.")
 @json_option
 def transactions(settings: Mapping[str, str], topic: str, prefix: str | None, as_json: bool) -> None:
-    """Show which records in a topic are hidden by open transactions, which tasks may have these open, and how to close them.
+    """Show which records in a topic are hidden by open transactions, which tasks may have them open, and how to close them.
 
     Consumers with isolation.level=read_committed see no record after an open
     transaction, no matter which producer wrote it.
@@ -140,7 +140,7 @@ def _print(
     rows = [(visible.partition.partition, visible.stable, visible.end, visible.hidden) for visible in hiding]
     print_table(make_table(("PARTITION", "STABLE", "END", "NOT VISIBLE"), rows, terminal=console.is_terminal), console)
     count = sum(visible.hidden or 0 for visible in hiding)
-    console.print(Text(f"topic {name}: {count} offsets are written, but not visible to read_committed consumers yet"))
+    console.print(Text(f"topic {name}: {count} offsets have been written, but are not visible to read_committed consumers yet"))
     _print_openers(topic, found, prefix, console, now)
     console.print()
     console.print(Text(ENDS))

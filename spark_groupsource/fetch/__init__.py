@@ -10,7 +10,7 @@ choice.py chooses between them. Both share the other modules:
 
 - consumer_cache.py keeps consumers between tasks.
 - reading.py reads a range with a consumer.
-- shared.py reads small ranges from several partitions together, and leaves all doubtful cases to reading.py. Only the native
+- shared.py reads small ranges from several partitions together, and leaves every doubtful case to reading.py. Only the native
   reader has a consumer that can do this (native_shared.py).
 - bounds.py asks brokers where a log starts and ends, and lost_ranges.py compares these bounds with the range.
 """

@@ -38,7 +38,7 @@ def arrow_schema(include_headers: bool) -> pa.Schema:
 
 
 def column_names(schema: pa.Schema) -> list[str]:
-    """Return the record column for each field, in lower case, such as `timestamptype`."""
+    """Return the name of each field's record column, in lower case, such as `timestamptype`."""
     return [name.lower() for name in schema.names]
 
 

@@ -19,7 +19,7 @@ ASK_BOUNDS_S = 1.0
 the timeout, because the broker may be slow."""
 
 BOUNDS_SHORTEST_WAIT_S = 0.05
-"""The shortest timeout for such a request, used when the task is almost out of time."""
+"""The shortest timeout for a request for a log's bounds, used when the task is almost out of time."""
 
 BOUNDS_PAUSE_S = 0.25
 """The pause between two requests for a log's bounds, and before the request when a partition ends before the range does: the
@@ -142,7 +142,7 @@ def wait_for_bounds(
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
-    """Raise the error that the consumer reported by callback, unless it is retriable, which refused credentials are not."""
+    """Raise an error that the consumer has reported by callback, such as refused credentials, unless it is retriable."""
     for error in list(consumer.errors.values()):
         refused = refusal(error, doing)
         if refused is not None:

@@ -54,7 +54,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
         yield consumer
         clean = True
     except GeneratorExit:
-        # The task ended early because the query has a limit or was stopped. Nothing is wrong with the consumer.
+        # The task ended early because the query has a LIMIT or was stopped. Nothing is wrong with the consumer.
         clean = True
         raise
     finally:

@@ -130,7 +130,7 @@ class Taken:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing was found."""
+        """Whether the call found no record and no event."""
         return self.first is None and self.event is None and not self.full
 
 
@@ -185,7 +185,7 @@ class FetchConsumer(Protocol):
     """The errors that librdkafka has reported by callback since this was last cleared. Only the latest for each code is kept."""
 
     answered: set[TopicPartition]
-    """The partitions whose leader has answered this consumer, with no error since then. For these, tasks begin with a Fetch."""
+    """The partitions whose leader has answered this consumer, with no error since then. Tasks for these begin with a Fetch."""
 
     throttling: Throttling
     """How long brokers throttle this consumer. If a request times out in the meantime, the connection closes and its Fetch is
@@ -208,7 +208,7 @@ class FetchConsumer(Protocol):
         """
 
     def serve(self) -> None:
-        """Serve the callbacks. Call this only while nothing is assigned, because a record would be dropped."""
+        """Serve the callbacks. Call this only while nothing is assigned, because it drops any record."""
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
         """Start fetching this partition, and no other, from `offset` (inclusive)."""
@@ -231,7 +231,7 @@ class FetchConsumer(Protocol):
         """
 
     def close(self) -> None:
-        """Close the connections and end the threads."""
+        """Close the connections and stop the threads."""
 
     def abandon(self) -> None:
         """Ensure that a forked child never frees the parent's consumer, whose threads do not exist in the child."""

@@ -107,7 +107,7 @@ def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
     if not found:
         return
     ranges = "; ".join(f"[{loss.start}, {loss.end}): {loss.reason}" for loss in found)
-    text = f"Records of {fetch_range.topic}-{fetch_range.partition} are lost: offsets {ranges}."
+    text = f"Records in {fetch_range.topic}-{fetch_range.partition} are lost: offsets {ranges}."
     if fail:
         raise DataLossError(f"{text} The task had to read {fetch_range}. To continue with the rest, set failOnDataLoss=false.")
-    log.warning("%s The task had to read %s. It continues with the rest, because failOnDataLoss=false.", text, fetch_range)
+    log.warning("%s The task had to read %s. Continuing with the rest, because failOnDataLoss=false.", text, fetch_range)

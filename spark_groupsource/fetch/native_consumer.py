@@ -44,7 +44,7 @@ from spark_groupsource.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers")
-"""The columns in `enum column` of native/_intake.c, in the same order."""
+"""The columns in `enum column` in native/_intake.c, in the same order."""
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
@@ -238,7 +238,7 @@ class NativeIntake:
             self._ours.close(self._state)
 
     def _with_text_keys(self, array: int) -> pa.RecordBatch:
-        """Return the batch with invalid UTF-8 in header keys replaced, as Java and therefore Spark do."""
+        """Return the batch with invalid UTF-8 in header keys replaced, as in Java and therefore in Spark."""
         at = self._names.index("headers")
         field = self._schema.field(at)
         _, value = field.type.value_type

@@ -1,8 +1,8 @@
 """Reads one range with either reader, and determines when the range is complete, what is lost, and how long to wait.
 
-A consumer reads one partition at a time. Before a partition's first range, it asks for the log's bounds. Later ranges begin with
-their Fetch, which saves one request per partition and micro-batch. For these, the task asks for the bounds only after an error,
-an early end, silence, or a gap at the start.
+A consumer reads one partition at a time. Before a partition's first range, it asks for the log's bounds. A later range begins
+directly with a Fetch, which saves one request per partition and micro-batch. The task then asks for the bounds only after an
+error, an early end, silence, or a gap at the start.
 
 A range is complete when the task finds one of these:
 
@@ -94,7 +94,7 @@ def batch_of(intake: Intake, fetch_range: FetchRange, next_offset: int) -> pa.Re
 
 
 def reading(fetch_range: FetchRange) -> str:
-    """Return how a task's error messages begin."""
+    """Return the beginning of a task's error messages."""
     return f"Reading {fetch_range}"
 
 
@@ -332,7 +332,7 @@ class _Reading:
         self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else ASK_BOUNDS_S)
         if self._in_doubt:
             # The log has these offsets, so either its leader has moved, or the log was truncated and has grown again.
-            log.warning("%s: the leader rejects the read: %s. The task retries.", self._doing_at(), self._last_error)
+            log.warning("%s: the leader rejects the read: %s. The task will retry.", self._doing_at(), self._last_error)
             time.sleep(next(self._pauses_s))
             self._assign()
 

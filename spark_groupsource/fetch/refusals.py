@@ -32,7 +32,7 @@ _RESPONSE_LIMIT = "receive.message.max.bytes"
 """Part of librdkafka's message for a response that is too large."""
 
 _LARGEST_RESPONSE = "..2147483647)"
-"""Part of the same message if the limit is the highest possible one, so the received bytes cannot have been a response."""
+"""Part of librdkafka's message for a response above the highest possible limit, which cannot have been a real response."""
 
 _OF_ZSTD = "(codec 0x4)"
 """Part of librdkafka's message for a zstd batch that it cannot decompress."""

@@ -1,6 +1,6 @@
 """Reads small ranges from several partitions in one pass, with one consumer that is assigned all of them.
 
-A pass takes only records that are certainly right: each range's records, in offset order, from the queue of its partition. A
+A pass takes only records that are certain to be right: each range's records, in offset order, from the queue of its partition. A
 range is complete when the pass gets one of these:
 
 - the record just before `end`, or a record at or after `end`, which is dropped;
@@ -136,7 +136,7 @@ class _Pass:
             intake.close()
 
     def _batches_of(self, consumer: SharedConsumer, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
-        """Yield one range's records as long as they are certainly right, and add the rest of the range to `unfinished`."""
+        """Yield one range's records as long as they are certain to be right, and add the rest of the range to `unfinished`."""
         done = fetch_range.start
         while done < fetch_range.end:
             taken = intake.take(done, fetch_range.end, self._wait_s())

@@ -34,11 +34,11 @@ class Draft:
         self.sources: dict[str, str] = {}
         """The name that the user wrote for each translated setting."""
         self.problems: list[str] = []
-        """One sentence for each problem."""
+        """The problems found so far, one sentence each."""
         self._reported: set[str] = set()
 
     def take(self, name: str) -> str | None:
-        """Remove a setting from `given` and return its value, or `None` if the setting is not there."""
+        """Remove a setting from `given` and return its value, or `None` if it is not set."""
         return self.given.pop(name, None)
 
     def wrong(self, name: str, reason: str, *, value: str | None = None) -> None:
@@ -98,7 +98,7 @@ def refusal(name: str, value: str) -> str | None:
         value: Its value, without leading or trailing blanks.
     """
     if not value.strip():
-        return "a value that is not empty is expected"
+        return "a non-empty value is expected"
     if name in CHOICES:
         return None if value in CHOICES[name] else f"{' or '.join(CHOICES[name])} is expected"
     is_number = "Integer configuration property" in (_objection(name, "") or "")

@@ -26,11 +26,11 @@ _SHORTEST_MASKED = 4
 """The minimum length of a masked value. Shorter ones are not secrets, and masking a single letter would make logs unreadable."""
 
 _put_in: set[str] = set()
-"""The values of variables that this process has put into settings."""
+"""The environment variables' values that this process has put into settings."""
 
 
 def problem(name: str, value: str) -> str | None:
-    """Return what is wrong with `${env:NAME}` in a setting, or `None` if nothing is or the setting takes no variables.
+    """Return what is wrong with `${env:NAME}` in a setting, or `None` if it is correct or the setting takes no variables.
 
     Args:
         name: The name of a librdkafka setting.
@@ -104,7 +104,7 @@ def _with_values(text: str) -> str:
 def _warn_of_no_rack(variable: str) -> None:
     """Warn, once per process and variable, that consumers have no rack."""
     log.warning(
-        "The environment variable %s of kafka.client.rack is not set in this process, or is empty, so its consumers have no "
+        "The environment variable %s in kafka.client.rack is not set in this process, or is empty, so its consumers have no "
         "rack. They read from the partitions' leaders, no matter which zones the leaders are in. No record is affected. To read "
         "from the nearest replica, set the variable on this host.",
         variable,

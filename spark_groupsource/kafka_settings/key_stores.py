@@ -31,10 +31,10 @@ def _put_pem(draft: Draft, target: str, text: str, source: str) -> None:
 
 
 _TRUST = (
-    "librdkafka reads trusted certificates only as PEM. Convert it: a trust store of the type JKS first with `keytool "
-    "-importkeystore -srckeystore truststore.jks -destkeystore truststore.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in "
-    "truststore.p12 -nokeys -out ca.pem`. Copy ca.pem to every node, and set kafka.ssl.truststore.type=PEM and "
-    "kafka.ssl.truststore.location to its path"
+    "librdkafka reads trusted certificates only as PEM. Convert it: a JKS trust store first with `keytool -importkeystore "
+    "-srckeystore truststore.jks -destkeystore truststore.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in truststore.p12 "
+    "-nokeys -out ca.pem`. Copy ca.pem to every node, and set kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location "
+    "to its path"
 )
 
 _JKS_KEY = (

@@ -81,7 +81,7 @@ def refuse_amazon_iam(draft: Draft) -> None:
         draft.take(name)
     draft.wrong(
         "sasl.mechanism",
-        "IAM authentication of Amazon MSK needs a Java class, which cannot be loaded here. Set kafka.sasl.mechanism=OAUTHBEARER "
+        "Amazon MSK's IAM authentication needs a Java class, which cannot be loaded here. Set kafka.sasl.mechanism=OAUTHBEARER "
         "and kafka.oauth_cb=package.module:function, the name of your function with @oauth_callback that returns a token from "
         "the aws-msk-iam-sasl-signer-python package and its expiry in seconds since 1970. Or use MSK's SCRAM "
         "(kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client certificate",

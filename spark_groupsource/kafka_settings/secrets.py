@@ -15,7 +15,7 @@ MASK = "********"
 _SHOWN_NAME = 80
 
 _SHOWN_CHARACTERS = 300
-"""Longer values are truncated."""
+"""How many characters of a value to show. Longer values are truncated."""
 
 
 def is_secret(name: str) -> bool:

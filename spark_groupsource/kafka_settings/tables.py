@@ -25,7 +25,7 @@ PRODUCER_NAMES = _names(
     queue.buffering.max.messages retries sticky.partitioning.linger.ms topic.metadata.propagation.max.ms transaction.timeout.ms
     """
 )
-"""librdkafka settings that producers need, known to be safe and useful here."""
+"""librdkafka settings that producers need and that are known to be safe and useful here."""
 
 _OF_EVERY_CLIENT = _names(
     """
@@ -186,8 +186,8 @@ _WRITTEN_AS_BINARY = (
 )
 _TLS_VERSION = "OpenSSL negotiates the newest TLS version that both sides support; remove it"
 _PARTITIONER = (
-    "rows with a key go to the partition that Java's producer would choose. For another choice, set kafka.partitioner to one of "
-    "librdkafka's partitioners, or add a partition column"
+    "rows with a key go to the partition that the Java producer would choose. For another choice, set kafka.partitioner to one "
+    "of librdkafka's partitioners, or add a partition column"
 )
 
 _INSTEAD: Mapping[str, str] = {
@@ -208,7 +208,7 @@ _INSTEAD: Mapping[str, str] = {
     "value.deserializer": _READ_AS_BINARY,
     "value.serializer": _WRITTEN_AS_BINARY,
 }
-"""What to do about a refused setting if removing it is not enough."""
+"""What to do about a refused setting, unless it is enough to remove it."""
 
 KERBEROS = (
     "Kerberos is not available, because confluent-kafka's packages are built without GSSAPI; use SCRAM-SHA-512, PLAIN or "
@@ -271,7 +271,7 @@ STRUCTURED = _names(
 """Settings that are translated together with others: several of Java's settings, and confluent-kafka's token callback."""
 
 KNOWN_NAMES = NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
-"""All names except those of callbacks, as suggestions for a misspelled name."""
+"""All known names except those of callbacks, as suggestions for a misspelled name."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",

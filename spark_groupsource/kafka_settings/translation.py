@@ -249,7 +249,7 @@ def _check_suites(draft: Draft) -> None:
         draft.wrong(
             "ssl.cipher.suites",
             "it contains TLS 1.3 suites, but librdkafka's list is for TLS 1.2, so all TLS 1.3 suites remain allowed. Remove the "
-            "names that begin with TLS_. To exclude such a suite, set ssl.cipher.suites at the brokers",
+            "names that begin with TLS_. To exclude such a suite, set ssl.cipher.suites on the brokers",
         )
 
 
@@ -259,7 +259,7 @@ def servers(text: str, protocol: str) -> str:
     The Java client ignores empty entries and blanks around an address, and accepts an IPv6 address without brackets
     (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka treats the port of such an address as part of the
     host, and a line break as part of the name, and uses 9092 if the port is missing. If it cannot read a server, it drops this
-    one and all that follow, and only logs this.
+    one and all that follow, and only logs a line.
 
     Args:
         text: The addresses, in any form that the Java client accepts. Each may begin with the protocol's name, in upper or lower

@@ -16,7 +16,7 @@ from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
-"""The errors that are reported as 0 from the start, because Prometheus does not see an increase in a series that starts at 1."""
+"""The errors that are counted as 0 from the start, because Prometheus does not see an increase in a series that starts at 1."""
 
 
 class Kind(Enum):
@@ -46,7 +46,7 @@ class Metric:
 
     @property
     def kind(self) -> Kind:
-        """The metric's type, which its name shows."""
+        """The metric's type, derived from its name."""
         if self.name.endswith("_total"):
             return Kind.COUNTER
         return Kind.HISTOGRAM if self.name.endswith("_duration_seconds") else Kind.GAUGE
@@ -58,7 +58,7 @@ def _joined(tally: Tally, series: Series) -> Series:
 
 
 def _held(tally: Tally) -> Sequence[OwedRange]:
-    """Return the ranges that are held for other streams, without this stream's own."""
+    """Return the ranges that are held for other streams, excluding this stream's own."""
     return [entry for record in tally.records.values() for entry in record.owed if entry.stream != record.stream]
 
 
@@ -87,13 +87,13 @@ METRICS = (
     ),
     Metric(
         "groupkafka_partition_position_offset",
-        "The next offset to claim. Every offset before it is read, in flight, or held for another query.",
+        "The next offset to claim. Every offset before it has been read, is in flight, or is held for another query.",
         lambda tally: [(partition, record.next) for partition, record in tally.records.items()],
         labels=PARTITION,
     ),
     Metric(
         "groupkafka_partition_committed_offset",
-        "The group's committed offset: every record before it is processed.",
+        "The group's committed offset: every record before it has been processed.",
         lambda tally: [(partition, record.offset) for partition, record in tally.records.items()],
         labels=PARTITION,
     ),
@@ -145,7 +145,7 @@ METRICS = (
     ),
     Metric(
         "groupkafka_plan_duration_seconds",
-        "How long it took to choose the offsets of a micro-batch (`latestOffset`), without calls that found nothing to read.",
+        "How long it took to choose the offsets of a micro-batch (`latestOffset`), excluding calls that found nothing to read.",
         lambda tally: tally.planning,
     ),
     Metric(
@@ -186,12 +186,12 @@ METRICS = (
     ),
     Metric(
         "groupkafka_drain_duration_seconds",
-        "How long the member drained a partition that the group had asked for, without partitions that had nothing in flight.",
+        "How long the member drained a partition that the group had asked for, excluding partitions that had nothing in flight.",
         lambda tally: tally.draining,
     ),
     Metric(
         "groupkafka_drain_timeouts_total",
-        "Drains that `handoff.drainTimeout` ended. The ranges that were in flight remain claimed by this query.",
+        "Drains that `handoff.drainTimeout` cut short. The ranges that were in flight remain claimed by this query.",
         lambda tally: tally.drain_timeouts,
     ),
     Metric(
@@ -230,4 +230,4 @@ METRICS = (
         lambda tally: min((entry.since for entry in _held(tally) if entry.since is not None), default=None),
     ),
 )
-"""Every metric, in page order."""
+"""All metrics, in the same order as in docs/metrics.md."""

@@ -33,11 +33,9 @@ class ProgressCounters:
         self._bytes = Counter(BYTES, "The `bytes` metric from DataFrame.observe.", ["query"], registry=registry)
         labels = ["query", "result"]
         self._sink_rows = Counter(
-            SINK_ROWS, "Rows of the sink: written, or skipped because they were written before.", labels, registry=registry
+            SINK_ROWS, "Rows that the sink wrote, or skipped because they had been written before.", labels, registry=registry
         )
-        self._sink_commit = Gauge(
-            SINK_COMMIT, "The longest commit of a task in the last micro-batch.", ["query"], registry=registry
-        )
+        self._sink_commit = Gauge(SINK_COMMIT, "The longest task commit in the last micro-batch.", ["query"], registry=registry)
 
     def add(self, query: str, rows: Iterable[tuple[str, int]], observed: Mapping[str, Mapping[str, Any]]) -> None:
         """Count the rows and bytes of a micro-batch.

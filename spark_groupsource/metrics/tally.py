@@ -41,7 +41,7 @@ class Durations:
 
 
 class Tally(Observer):
-    """Counts one run of one query, as a member of `group`."""
+    """Counts what one run of one query does as a member of `group`."""
 
     def __init__(
         self, group: str, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
@@ -81,7 +81,7 @@ class Tally(Observer):
         self.stream = stream
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
-        """Keep the ends. If the call made a plan, time it and count its offsets."""
+        """Keep the partitions' ends. If the call made a plan, record how long it took, and count the plan's offsets."""
         self.ends = ends
         self.last_plan_at = self._wall_clock()
         if ranges is not None:
@@ -89,7 +89,7 @@ class Tally(Observer):
             self.planned_offsets += _offsets(ranges)
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Time the claim and count its offsets, but only once per plan."""
+        """Record how long a claim took, and count its offsets, but only once per plan."""
         if plan > self._newest_claim:
             self._newest_claim = plan
             self.claiming = self.claiming.with_one(seconds)
@@ -104,12 +104,12 @@ class Tally(Observer):
         self.assignment = Assignment(partitions, draining, generation, member_id)
 
     def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Keep a copy of the records."""
+        """Keep a copy of the partitions' commit records."""
         self.records = MappingProxyType(dict(records))
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """Time a commit, and count its error if it fails."""
+        """Record how long a commit takes, and count its error if it fails."""
         began = self._clock()
         try:
             yield
@@ -124,7 +124,7 @@ class Tally(Observer):
         self.rebalances = _one_more(self.rebalances, kind)
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
-        """Time a drain, and count it if it timed out."""
+        """Record how long a drain took, and count it if it timed out."""
         self.draining = self.draining.with_one(seconds)
         self.drain_timeouts += not in_time
 

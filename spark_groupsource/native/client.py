@@ -177,14 +177,14 @@ def refresh_callback(kafka: Any, name: str, tokens: SharedToken) -> Any:
         except BaseException as error:  # noqa: BLE001 -- ctypes would print its text, which may contain a token
             failure = f"the function raised {type(error).__name__}"
         if failure is not None:
-            log.warning("kafka.oauth_cb = %r: %s. librdkafka asks for a token again in 10 s.", name, failure)
+            log.warning("kafka.oauth_cb = %r: %s. librdkafka will ask for a token again in 10 s.", name, failure)
             kafka.oauthbearer_set_token_failure(handle, f"kafka.oauth_cb: {failure}".encode())
 
     return RefreshCallback(refresh)
 
 
 def _refused(kafka: Any, handle: int, token: Token) -> str | None:
-    """Pass a token to librdkafka, and return why librdkafka refuses it, or None if it does not."""
+    """Pass a token to librdkafka, and return why librdkafka refuses it, or None if it accepts it."""
     texts = [text.encode() for pair in token.extensions.items() for text in pair]
     # Do not show librdkafka's own message, because it may quote the token.
     unshown = ctypes.create_string_buffer(TEXT_BYTES)

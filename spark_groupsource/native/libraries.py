@@ -1,4 +1,4 @@
-"""Loads two libraries with ctypes: the librdkafka inside confluent-kafka, and this package's own library, which calls it.
+"""Loads two libraries with ctypes: the librdkafka in confluent-kafka, and this package's own library, which calls it.
 
 Both are checked first. librdkafka must be the copy that confluent-kafka uses, have a version with a known API, and have all
 functions that this package calls. Our own C code must have been compiled for this version of the package.
@@ -37,10 +37,10 @@ _OUR_PREFIX = "gs_"
 Struct = TypeVar("Struct", bound=ctypes.Structure)
 
 _INSTALL = (
-    "install the wheel of spark-groupsource for this platform, or run pip install --force-reinstall --no-cache-dir --no-deps "
+    "install the spark-groupsource wheel for this platform, or run pip install --force-reinstall --no-cache-dir --no-deps "
     f"{SOURCE}{WHERE}, with a C compiler"
 )
-_INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a later 2.x"
+_INSTALL_CONFLUENT = "install the binary wheel for confluent-kafka 2.16 or a later 2.x"
 
 
 class NativeUnavailable(Exception):
@@ -58,7 +58,7 @@ class NativeUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Libraries:
-    """Both libraries: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Calls release the GIL."""
+    """Both libraries' functions: `kafka.assign` is `rd_kafka_assign`, and `ours.take` is `gs_take`. Calls release the GIL."""
 
     kafka: Any
     ours: Any
@@ -149,7 +149,7 @@ def _our_file() -> str:
         return str(_OUR_FILE)
     raise NativeUnavailable(
         f"its C code is not compiled in {Path(__file__).parents[1]}, because this is a copy of the sources or the wheel for any "
-        "platform, or there was no C compiler when the package was installed"
+        "platform, or because there was no C compiler when the package was installed"
     )
 
 

@@ -58,7 +58,7 @@ EVERY_MEMBER: Mapping[str, str] = {
     "max.poll.interval.ms": "300000",
     "topic.metadata.refresh.interval.ms": "10000",
 }
-"""Our defaults for the member. It notices new topics and partitions within 10 s instead of 5 minutes."""
+"""Our defaults for the group member. It notices new topics and partitions within 10 s instead of 5 minutes."""
 
 CLASSIC_MEMBER: Mapping[str, str] = {
     "heartbeat.interval.ms": "1000",
@@ -131,7 +131,7 @@ FOR_CONSUMERS_ONLY = frozenset(
         "receive.message.max.bytes",
     }
 )
-"""The user's settings that only clients that fetch records get.
+"""The user's settings for clients that fetch records. Other clients do not get them.
 
 The member fetches no records. With a rack, it would rejoin its group whenever the partitions' racks change, as they do when a
 broker goes down or comes back. `isolation.level` is not included, because it also applies when the member reads the group's
@@ -213,9 +213,9 @@ PRODUCER: Mapping[str, str] = {
 batch size (sink/topics.py). To choose a key's partition, Java uses the murmur2 hash, but librdkafka's default is another
 hash.
 
-By default, rows without a key go to the same partition for 10 ms (`sticky.partitioning.linger.ms`). In that time, a task writes
-thousands of rows, so some partitions would get up to 500 times more rows than others. With 0, each row goes to a random
-partition, but the native producer chooses a partition for several rows at a time (`gs_partition` in native/_outlet.c)."""
+In librdkafka, rows without a key go to the same partition for 10 ms by default (`sticky.partitioning.linger.ms`). In that time, a
+task writes thousands of rows, so some partitions would get up to 500 times more rows than others. With 0, each row goes to a
+random partition, but the native producer chooses a partition for several rows at a time (`gs_partition` in native/_outlet.c)."""
 
 TRANSACTION_TIMEOUT_MS = 120_000
 """The default for `transaction.timeout.ms`. `read_committed` consumers wait this long if a task crashes and is not retried. The
@@ -239,7 +239,7 @@ IDEMPOTENT: Mapping[str, range] = {
     "max.in.flight.requests.per.connection": range(1, 6),
     "retries": range(1, 2**31),
 }
-"""The values that an idempotent producer can have, in Java (KIP-679) and in librdkafka."""
+"""The values of these settings with which a producer can be idempotent, in Java (KIP-679) and in librdkafka."""
 
 
 def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[str, str]:

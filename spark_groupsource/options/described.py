@@ -89,7 +89,7 @@ class QueryOptions(PlainModel):
     ignored: ClassVar[frozenset[str]]
     """Names that are ignored, in lower case."""
     writes: ClassVar[bool]
-    """Whether the options are those of a sink."""
+    """Whether these are a sink's options."""
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), exclude=True)
     """The user's `kafka.*` options, translated for librdkafka. They contain secrets, which their `repr` hides."""

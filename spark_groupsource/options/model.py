@@ -84,8 +84,8 @@ class Options(QueryOptions):
         shown_default="streams `latest`, batch `earliest`",
         meaning=(
             '`earliest`, `latest`, or JSON with an offset for every partition, such as `{"orders":{"0":23,"1":-2}}`, where -2 is '
-            "the earliest and -1 the latest offset. A batch read cannot start at `latest`. It can also start at `committed`, the "
-            "committed offsets of the group."
+            "the earliest and -1 the latest offset. A batch read cannot start at `latest`. It can also start at `committed`, "
+            "the group's committed offsets."
         ),
     )
     """A word such as `latest`, or offsets; see `stream_start` and `batch_start`."""
@@ -179,7 +179,7 @@ class Options(QueryOptions):
         use="streams",
         warned_of=True,
         meaning=(
-            "The highest number of offsets in one of this query's micro-batches, divided among its partitions in proportion to "
+            "The maximum number of offsets in one of this query's micro-batches, divided among its partitions in proportion to "
             "their lag. Other queries in the group have their own limits. A range that is "
             "[reread](handoff.md#a-query-that-does-not-come-back-heldclaims) is always read completely, even if it exceeds the "
             "limit."
@@ -210,7 +210,7 @@ class Options(QueryOptions):
         "minPartitions",
         section=AMOUNT,
         meaning=(
-            "The lowest number of tasks. If there are fewer partitions, several tasks share a large range. In a stream, small "
+            "The minimum number of tasks. If there are fewer partitions, several tasks share a large range. In a stream, small "
             "ranges from several partitions share a task, as long as there are at least this many tasks, and one for every 100 "
             "offsets (4 to 16)."
         ),
@@ -219,7 +219,7 @@ class Options(QueryOptions):
     max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(
         "maxRecordsPerPartition",
         section=AMOUNT,
-        meaning="The highest number of offsets in a task. Larger ranges are split.",
+        meaning="The maximum number of offsets in a task. Larger ranges are split.",
     )
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
@@ -247,8 +247,8 @@ class Options(QueryOptions):
         section=READING,
         only_here=True,
         meaning=(
-            "The highest number of bytes of records that a task keeps in memory. A larger record, or a response that "
-            "decompresses to more, can exceed the limit. The lowest value is 1048576."
+            "The maximum number of record bytes that a task keeps in memory. A larger record, or a response that decompresses "
+            "to more, can exceed the limit. The minimum is 1048576."
         ),
     )
 
@@ -260,8 +260,8 @@ class Options(QueryOptions):
         only_here=True,
         meaning=(
             "How long the query may keep a partition after the group has asked for it back, so that it can finish and confirm "
-            "its micro-batch. After that, the query releases the partition anyway, and its range in flight remains claimed. The "
-            "value must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch "
+            "its micro-batch. After that, the query releases the partition anyway, and its range in flight remains claimed. "
+            "The value must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Make it longer than a micro-batch "
             "takes, and longer than the trigger interval if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
@@ -288,7 +288,7 @@ class Options(QueryOptions):
             "they wait until that query is restarted (exactly once). With `reread`, this query reads them as soon as the other "
             "query is dead, and with `reread-after 10m`, when it has been dead for 10 minutes (both at least once). A query "
             "counts as dead when it no longer owns any partition. If the option is not set, it is `hold`, and a new query that "
-            "leaves such ranges warns when it starts."
+            "leaves such ranges unread warns when it starts."
         ),
     )
     """`hold`, or how long to wait before reading the ranges, in ms; see `held_claims_choice`."""

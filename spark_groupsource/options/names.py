@@ -43,7 +43,7 @@ def missing_options(given: AbstractSet[str], *, writes: bool) -> Iterator[str]:
 
     Args:
         given: The names that the user set, in lower case.
-        writes: Whether the options are those of a sink.
+        writes: Whether these are a sink's options.
     """
     if not writes and {"subscribe", "subscribepattern"} <= given:
         yield "subscribe and subscribePattern cannot be combined: remove one of them."

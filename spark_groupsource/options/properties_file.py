@@ -27,8 +27,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read a Java properties file, such as a query's options: `.options(**read_properties("orders.properties"))`.
 
     The file is read as UTF-8, in the same way as `java.util.Properties.load`, except that a name without a value is an error,
-    because it may be the rest of a password or key that was pasted across several lines. If a name is duplicated, the last value
-    counts. `${env:NAME}` in a value is replaced with that environment variable. In `kafka.client.rack`, each executor replaces
+    because it may be the rest of a password or key that was pasted across several lines. If a name occurs twice, the last value
+    wins. `${env:NAME}` in a value is replaced with that environment variable. In `kafka.client.rack`, each executor replaces
     it.
 
     Args:

@@ -95,8 +95,8 @@ class SinkOptions(QueryOptions):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of the micro-batch that the error names. Each task writes all its rows of this micro-batch, unless it "
-            "has already written exactly these rows. No row is missing, but some may be duplicated."
+            "The number of the micro-batch that the error names. Each task writes all of its rows from this micro-batch, "
+            "unless it has already written exactly these rows. No row is missing, but some may be duplicated."
         ),
     )
 
@@ -106,8 +106,8 @@ class SinkOptions(QueryOptions):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of the micro-batch that the error names. No task writes any more rows of this micro-batch, and rows "
-            "that were already written stay. No row is duplicated, but some may be missing."
+            "The number of the micro-batch that the error names. No task writes any more of this micro-batch's rows, and rows "
+            "that were already written remain in the topic. No row is duplicated, but some may be missing."
         ),
     )
 

@@ -31,7 +31,7 @@ class ByTime:
     option: str
     times: int | Mapping[TopicPartition, int]
     or_latest: bool
-    """Whether a partition without such a record starts, or ends, at its end. If not, such a partition is an error."""
+    """Whether a partition with no record at or after the time starts, or ends, at its end. If not, it is an error."""
 
 
 Position = Literal["earliest", "latest"] | ByOffset | ByTime
@@ -177,7 +177,7 @@ def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError
         option: The option that sets the times.
         without: The partitions, each with its time in ms since 1970.
     """
-    places = listed((f"{partition} from {without[partition]} on" for partition in sorted(without)), _MOST_NAMED)
+    places = listed((f"{partition} at or after {without[partition]}" for partition in sorted(without)), _MOST_NAMED)
     return OptionError(
         f"{option}: there is no record in {places} (ms since 1970). Set an earlier time, or "
         "startingOffsetsByTimestampStrategy=latest to start such partitions at their next record."

@@ -47,7 +47,7 @@ _REFUSED: Mapping[str, str] = {
     ),
     r".": r"is unbalanced: close the pair, or write \ before it",
 }
-"""How all other pieces begin, each with advice on what to write instead."""
+"""How refused pieces of a pattern begin, each with advice on what to write instead."""
 
 
 def parse_topic_pattern(text: str) -> str:

@@ -75,7 +75,7 @@ def host(text: str) -> str:
 def not_blank(text: str) -> str:
     """Return the text without surrounding whitespace, and refuse an empty one."""
     if not text.strip():
-        raise ValueError("a string that is not empty is expected")
+        raise ValueError("a non-empty string is expected")
     return text.strip()
 
 
@@ -144,8 +144,8 @@ def _by_partition(text: str, lowest: int, otherwise: str, form: str) -> dict[Top
     Args:
         text: The JSON.
         lowest: The lowest number that is allowed.
-        otherwise: What a wrong value is not, with a place for the partition.
-        form: What is expected if the text is no such JSON.
+        otherwise: The expected value, for the error about a wrong one, with a placeholder for the partition.
+        form: The expected form, for the error about text that is not such JSON.
     """
     try:
         topics = json.loads(text, object_pairs_hook=_unique)

@@ -74,7 +74,7 @@ def test_records_that_expire_while_a_task_reads_are_an_error(
     name = pipeline.options["subscribe"]
     delete_before(admin, name, 55)
     reader.goes_on.touch()
-    assert re.search(rf"DataLossError.*Records of {name}-0 are lost: offsets \[\d+, 55\)", pipeline.failure())
+    assert re.search(rf"DataLossError.*Records in {name}-0 are lost: offsets \[\d+, 55\)", pipeline.failure())
 
 
 def test_a_topic_that_is_deleted_while_a_task_reads_is_survived(

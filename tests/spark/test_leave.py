@@ -42,7 +42,7 @@ def places(rows: DataFrame) -> DataFrame:
 
 def answer(leave: Leave, topic: str) -> Result:
     """Return what the command says once all members have left the group."""
-    until(lambda: "Stop the queries" not in leave(topic).output, "all have left")
+    until(lambda: "Stop the group's queries" not in leave(topic).output, "all have left")
     return leave(topic)
 
 
@@ -62,7 +62,7 @@ def test_sparks_own_source_continues_where_two_queries_have_stopped(
             query.until_rows(300)
         busy = leave(name)
         assert busy.exit_code == 1
-        assert "Stop the queries" in busy.output
+        assert "Stop the group's queries" in busy.output
         # 1.
         nothing_claimed = gracefully
         for query in both:

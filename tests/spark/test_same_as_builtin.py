@@ -58,7 +58,7 @@ def test_a_time_at_which_there_is_no_record(pair: MakePair, topic: MakeTopic, ti
     timed(name, {0: (1000, 2000), 1: (1000,)})
     theirs, ours = pair(name, subscribe=name, startingTimestamp="1500").failures()
     assert f"No offset matched from request of topic-partition {name}-1 and timestamp 1500" in theirs
-    assert f"startingTimestamp: there is no record in {name}-1 from 1500 on" in ours
+    assert f"startingTimestamp: there is no record in {name}-1 at or after 1500" in ours
     both = pair(f"{name}-latest", subscribe=name, startingTimestamp="1500", startingOffsetsByTimestampStrategy="latest")
     assert [row.value for row in both.run()] == [b"2000"]
     timed(name, {1: (1001,)})

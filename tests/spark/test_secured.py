@@ -85,7 +85,7 @@ def test_a_task_that_may_not_read_says_why(spark: SparkSession, secured: Secured
         frame.collect()
     failure = str(caught.value)
     assert "NotAuthorized" in failure
-    assert "READ on the topic" in failure
+    assert "READ ACL on the topic" in failure
     assert f"Reading {topic}-0 [0, 10)" in failure
     assert shown_secrets(secured, failure) == []
 

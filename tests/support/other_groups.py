@@ -71,7 +71,7 @@ class StreamsGroup(ShareGroup):
 class ConnectGroup:
     """A group of Kafka Connect with one worker, which stays in it for five minutes."""
 
-    kind = "classic group of the protocol type 'connect'"
+    kind = "classic group with the protocol type 'connect'"
 
     def __init__(self, cluster: Cluster, group: str, topic: str) -> None:  # noqa: ARG002 -- workers subscribe to nothing
         self._cluster, self._group = cluster, group

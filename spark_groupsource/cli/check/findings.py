@@ -109,7 +109,7 @@ def judge_security(kafka: Mapping[str, str]) -> Finding:
 
 
 def run(steps: Mapping[str, Callable[[Subject], Iterator[Finding]]], subject: Subject) -> Iterator[Finding]:
-    """Run each step, and report a step that the brokers refuse as an error of its check."""
+    """Run each step, and report an error for each step that the brokers refuse."""
     for check, step in steps.items():
         try:
             yield from step(subject)
@@ -118,7 +118,7 @@ def run(steps: Mapping[str, Callable[[Subject], Iterator[Finding]]], subject: Su
 
 
 def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
-    """Return whether this user lacks the right to an operation (KIP-430); `False` if the broker does not report rights."""
+    """Return whether this user lacks permission for an operation (KIP-430), or `False` if the broker does not report rights."""
     return allowed is not None and operation not in allowed
 
 
@@ -126,7 +126,7 @@ def judge_visibility(read: str, visibilities: Sequence[Visibility], topic: str) 
     """Return a finding about whether open transactions hide records.
 
     Args:
-        read: what is read, to begin the text with.
+        read: what is read. The text begins with it.
         visibilities: how much of each partition is visible.
         topic: the topic for the command that shows more.
     """
@@ -139,6 +139,6 @@ def judge_visibility(read: str, visibilities: Sequence[Visibility], topic: str) 
             f"groupkafka transactions --topic {topic}.",
         )
     if silent := [visible.partition for visible in visibilities if visible.hidden is None]:
-        text = f"{read}: the leaders of {listed(silent)} did not answer whether open transactions block reading"
+        text = f"{read}: the leaders of {listed(silent)} did not answer, so it is unknown whether open transactions block reading"
         return warning("isolation", text)
     return ok("isolation", f"{read}: no open transaction blocks reading")

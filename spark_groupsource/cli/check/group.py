@@ -58,7 +58,7 @@ def describe_group(source: Source) -> Iterator[Finding]:
     """
     name = source.options.group_id
     allowed: frozenset[str] | None = None
-    state = "the group does not exist yet; the query creates it"
+    state = "the group does not exist yet; the query will create it"
     with GroupAdminProcess(source.options.client_settings()) as groups, suppress(GroupNotFound):
         allowed = groups.operations(name)
         group = source.group = groups.describe(name)
@@ -121,8 +121,9 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
     if group.assignor == "range" and COOPERATIVE in offered:
         return warning(
             "assignor",
-            f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java's consumers offer it by "
-            f"default (range, {COOPERATIVE}). librdkafka clients and Spark queries with range do not. In that case, {advice}",
+            f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java consumers offer it by "
+            f"default (range, {COOPERATIVE}). librdkafka clients and Spark queries that use range do not. If any of them is a "
+            f"member, {advice}",
         )
     return error(
         "assignor",
@@ -170,7 +171,7 @@ def count_members(source: Source) -> Iterator[Finding]:
         return
     yield warning(
         "members",
-        f"{text}: {spare} of them cannot get one, and are standbys until another member leaves. Unless you want standbys, add "
+        f"{text}: {spare} of the members cannot get a partition until another member leaves. Unless you want standbys, add "
         "partitions to the topics (kafka-topics.sh --alter --partitions), or stop queries.",
     )
 
@@ -181,8 +182,8 @@ def ask_for_protocol(source: Source) -> Iterator[Finding]:
         return
     refusal = refusal_of(source.options)
     if refusal is None:
-        text = f"the coordinator did not answer within {CHECK_STEP_S:.0f} s whether it supports kafka.group.protocol=consumer."
-        advice = "Brokers support it (KIP-848) from Kafka 4.0 on. Run this check again, or set it to classic, which always works."
+        text = f"the coordinator did not answer within {CHECK_STEP_S:.0f} s, so it is unknown whether it supports the protocol."
+        advice = "Kafka has had kafka.group.protocol=consumer (KIP-848) since 4.0. Run this check again, or set it to classic."
         yield warning("protocol", f"{text} {advice}")
     elif _is_one_of(refusal, {KafkaError.UNSUPPORTED_ASSIGNOR}):
         yield ok("protocol", "the brokers support kafka.group.protocol=consumer (KIP-848)")
@@ -225,7 +226,7 @@ def compare_settings(source: Source) -> Iterator[Finding]:
     except GroupKafkaError as refused:
         reason = str(refused)
         if isinstance(refused, NotAuthorized):
-            reason = "that requires the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need"
+            reason = "that requires the DESCRIBE_CONFIGS ACL on the cluster, which a query does not need"
         yield ok("settings", f"the session timeout and {RETENTION} were not compared with the brokers' settings: {reason}")
         return
     yield judge_session(source.options, broker)
@@ -246,7 +247,7 @@ def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
     if options.group_protocol == "consumer":
         value = broker.get("group.consumer.session.timeout.ms", "not shown")
         text = f"the brokers set it for kafka.group.protocol=consumer: group.consumer.session.timeout.ms is {value}"
-        return ok("session", f"{text}, unless the group has a consumer.session.timeout.ms of its own")
+        return ok("session", f"{text}, unless the group has its own consumer.session.timeout.ms")
     session = int(options.kafka.get("session.timeout.ms", SESSION_MS))
     ours = f"kafka.session.timeout.ms={session}"
     bounds = [broker.get(f"group.{end}.session.timeout.ms") for end in ("min", "max")]

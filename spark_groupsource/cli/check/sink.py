@@ -77,7 +77,7 @@ def describe_topic(sink: Sink) -> Iterator[Finding]:
 
 def _needs(topic: str, missing: list[str]) -> Finding:
     reason = " The sink commits offsets for this topic, which requires READ." if missing == ["READ"] else ""
-    return error("topics", f"{topic}: the user needs the ACL {' and '.join(missing)} on the topic.{reason}")
+    return error("topics", f"{topic}: the user needs the {' and '.join(missing)} ACL on the topic.{reason}")
 
 
 def compare_batch_size(sink: Sink) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def compare_batch_size(sink: Sink) -> Iterator[Finding]:
         yield ok("batches", f"{topic}: {batches}. A row may have about {row} bytes")
         return
     text = (
-        f"{topic}: its max.message.bytes is unknown, because reading it requires the ACL DESCRIBE_CONFIGS on the topic. So "
+        f"{topic}: its max.message.bytes is unknown, because reading it requires the DESCRIBE_CONFIGS ACL on the topic. So "
         f"batches of rows have at most {size} bytes"
     )
     if SETTING in producer:
@@ -119,7 +119,7 @@ def ask_for_groups(sink: Sink) -> Iterator[Finding]:
         yield error("groups", f"{refused} {_GROUPS_BEGIN}")
         return
     if lacks("READ", allowed):
-        yield error("groups", f"{sink.name}: the user needs the ACL READ on the group. {_GROUPS_BEGIN}")
+        yield error("groups", f"{sink.name}: the user needs the READ ACL on the group. {_GROUPS_BEGIN}")
         return
     may = "offsets may be committed" if allowed is not None else "the broker does not report whether offsets may be committed"
     yield ok("groups", f"{sink.name}: {may}")

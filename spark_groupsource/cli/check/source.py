@@ -43,7 +43,7 @@ LAST_OFFSETS = 100
 """How many offsets at the end of a partition are read to test the settings."""
 
 OTHERWISE = """\
-Until that is corrected, the claims of a finished micro-batch are confirmed only with the next trigger, and its records count as \
+Until that is corrected, the claims of a finished micro-batch are confirmed only at the next trigger, and its records count as \
 lag until then, unless the driver's program calls spark_groupsource.register."""
 
 READABLE_BY_DRIVER = "The driver's machine must be able to read this location."
@@ -93,7 +93,7 @@ def describe_topics(source: Source) -> Iterator[Finding]:
     if not names:
         yield warning(
             "topics",
-            f"subscribePattern={options.subscribe_pattern} matches no topic that this user may describe (ACL DESCRIBE). The "
+            f"subscribePattern={options.subscribe_pattern} matches no topic that this user may describe (DESCRIBE ACL). The "
             "query would wait for such a topic. Check the ACLs, and the pattern, which must match the whole name.",
         )
         return
@@ -180,7 +180,7 @@ def name_reader(_source: Source) -> Iterator[Finding]:
         "reader",
         f"this machine has the pure Python reader, because the native one cannot be used: {unavailable}. The rows are the same, "
         f"but reading is several times slower. To use the native reader: {unavailable.advice}. Each executor chooses a reader "
-        "for its own machine, and logs if that is not the native one.",
+        "for its own machine, and logs a warning if it is not the native one.",
     )
 
 
@@ -253,7 +253,7 @@ def judge_start(
 
 def _places(options: Options, continuing: int, total: int) -> str:
     position = options.stream_start
-    start = f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as {position.option} says"
+    start = f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as set by {position.option}"
     at_commits = [f"{continuing} at the group's commits"] if continuing else []
     at_start = [f"{total - continuing} without a commit {start}"] if total > continuing else []
     return " and ".join([*at_commits, *at_start])
@@ -282,7 +282,7 @@ def fetch_records(source: Source) -> Iterator[Finding]:
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
     with closing(fetch(last, settings)) as batches:
         rows = next((batch.num_rows for batch in batches), 0)
-    yield ok("fetch", f"{reader} has read {rows} records of {last}" if rows else f"{reader} has found no record in {last}")
+    yield ok("fetch", f"{reader} has read {rows} records from {last}" if rows else f"{reader} has found no record in {last}")
 
 
 def last_offsets(logs: LogState) -> FetchRange | None:
@@ -299,7 +299,7 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
     if not source.partitions:
         return  # `describe_topics` has reported why
     if not source.options.read_committed:
-        yield ok("isolation", "read_uncommitted: records of open and aborted transactions are read too")
+        yield ok("isolation", "read_uncommitted: records from open and aborted transactions are read, too")
         return
     yield judge_visibility("read_committed", visibility(source.options.client_settings(), source.partitions), "TOPIC")
 

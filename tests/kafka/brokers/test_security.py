@@ -200,7 +200,7 @@ def test_a_missing_acl_on_the_group_is_reported_as_such(
     for error in refusals(options, join, first_plan):
         assert type(error) is NotAuthorized
         assert "closed" in str(error)
-        assert "READ on the group (kafka.group.id)" in str(error)
+        assert "READ ACL on the group (kafka.group.id)" in str(error)
 
 
 def test_a_missing_acl_on_the_group_that_is_heard_before_the_request_is_not_forgotten(
@@ -212,7 +212,7 @@ def test_a_missing_acl_on_the_group_that_is_heard_before_the_request_is_not_forg
     offsets = GroupOffsets(options.client_settings(), "closed")
     # librdkafka reports it once. It need not have by now: then the request hears it.
     time.sleep(1.0)
-    with pytest.raises(NotAuthorized, match="READ on the group"):
+    with pytest.raises(NotAuthorized, match="READ ACL on the group"):
         offsets.read([topic])
     offsets.close()
 
@@ -231,7 +231,7 @@ def test_a_topic_that_may_not_be_described_is_named(secured: Secured, secured_to
     for error in refusals(options, look_up, first_plan, records_of, pure_records_of):
         assert type(error) is NotAuthorized
         assert topic in str(error)
-        assert "READ on the topic" in str(error)
+        assert "READ ACL on the topic" in str(error)
 
 
 def test_a_topic_that_may_be_described_and_not_read_is_named(
@@ -243,7 +243,7 @@ def test_a_topic_that_may_be_described_and_not_read_is_named(
     for error in refusals(options, first_plan, records_of):
         assert type(error) is NotAuthorized
         assert topic in str(error)
-        assert "READ on the topic" in str(error)
+        assert "READ ACL on the topic" in str(error)
 
 
 def test_a_token_is_renewed_before_it_expires(

@@ -251,7 +251,7 @@ def test_a_group_with_members_is_not_reset(topic: MakeTopic, cluster: Cluster, r
         refused = run("reset-offsets", name, "--topic", name, "--to-latest", "--execute")
     assert refused.exit_code == 1
     assert "has 1 member ('busy')" in refused.output
-    assert "Stop the queries and other consumers of the group" in refused.output
+    assert "Stop the group's queries and other consumers" in refused.output
 
 
 def test_a_partition_or_a_topic_that_does_not_exist_is_named(stopped: Callable[..., str], run: Run) -> None:

@@ -162,7 +162,7 @@ def test_a_user_who_may_not_delete_groups_learns_which_acl_is_missing(
     arguments = ["clean-up", *login(secured, tmp_path), "--query", query.names.query, "--execute"]
     refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 1
-    assert "The user needs the ACL DELETE on the group" in refused.output
+    assert "The user needs the DELETE ACL on the group" in refused.output
     assert len(groups(query)) == 2
     secured.allow((ResourceType.GROUP, prefix, AclOperation.DELETE))
     until_allowed = CliRunner().invoke(main, arguments)

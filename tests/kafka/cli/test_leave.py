@@ -60,7 +60,7 @@ def test_a_group_that_runs_is_refused(filled: Filled, leave: Leave, cluster: Clu
         commit(consumer, name, 0, 4)
         busy = leave(f"group-of-{name}")
     assert busy.exit_code == 1
-    assert "Stop the queries" in busy.output
+    assert "Stop the group's queries" in busy.output
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_offsets_of_another_log_and_topics_without_a_commit_are_refused(filled: 
     assert "startingOffsets" not in recreated.output
     missing = leave(group, "--topic", "no-such-topic")
     assert missing.exit_code == 1
-    assert "has no committed offset in no-such-topic" in missing.output
+    assert "has no committed offsets in no-such-topic" in missing.output
     assert f"(--topic). Its topics are {name}." in missing.output

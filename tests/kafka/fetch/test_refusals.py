@@ -90,7 +90,7 @@ def test_a_process_without_file_descriptors_is_an_error_long_before_the_poll_tim
     # A process of its own: clients of other tests close on their threads, and give descriptors back.
     with (
         ProcessPoolExecutor(1, get_context("spawn")) as process,
-        pytest.raises(BrokerError, match=r"Too many open files.*limit of open files"),
+        pytest.raises(BrokerError, match=r"Too many open files.*limit on open files"),
     ):
         process.submit(read_without_descriptors, read, how).result()
     assert time.monotonic() - began < 120

@@ -239,7 +239,7 @@ def test_a_stream_starts_at_a_time(topic: MakeTopic, cluster: Cluster, query: Ma
         producer.produce(name, b"x", partition=0, timestamp=1000 * number)
     producer.produce(name, b"x", partition=1, timestamp=1000)
     assert producer.flush(60) == 0
-    with pytest.raises(OptionError, match=rf"startingTimestamp: there is no record in {name}-1 from 3000 on"):
+    with pytest.raises(OptionError, match=rf"startingTimestamp: there is no record in {name}-1 at or after 3000"):
         query(name, startingTimestamp="3000").plan()
     a = query(name, startingTimestamp="3000", startingOffsetsByTimestampStrategy="latest")
     assert a.run_batch() == {0: (2, 5)}

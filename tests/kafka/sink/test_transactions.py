@@ -79,7 +79,7 @@ def test_an_open_transaction_is_shown_with_its_owner_until_it_ends(cluster: Clus
     names = query.names
     with left_open(cluster, names.task(2), query.topic):
         output = shown(cluster, query.topic)
-        assert f"topic {query.topic}: {ROWS} offsets are written, but not visible to read_committed consumers yet" in output
+        assert f"topic {query.topic}: {ROWS} offsets have been written, but are not visible" in output
         of_task = f"    query {names.query}, run {LATER_RUN}, task 2: no finished micro-batch is known\n"
         assert f"  {names.task(2)}\n{of_task}    process {os.getpid()} on {socket.gethostname()}, since 20" in output
         assert f"query {names.query}, run {RUN}, task 0: micro-batch 0 is finished" in output
@@ -188,7 +188,7 @@ def test_a_user_who_may_not_see_the_groups_sees_the_counts_and_why_there_are_no_
         # Other tests have queries there whose groups this user may see.
         output = shown(secured.cluster, query.topic, "--prefix", "hidden", *login(secured, tmp_path))
         assert query.names.task(0) in shown(secured.cluster, query.topic)
-    assert f"{ROWS} offsets are written" in output
+    assert f"{ROWS} offsets have been written" in output
     assert "this user may not describe" in output
     assert query.names.query not in output
 

@@ -47,7 +47,7 @@ def test_without_it_the_pure_reader_is_used_and_says_so_once(
     assert said.levelno == logging.WARNING
     assert "pure Python reader" in said.getMessage()
     assert "its C code is not compiled" in said.getMessage()
-    assert "To use the native reader: install the wheel of spark-groupsource" in said.getMessage()
+    assert "To use the native reader: install the spark-groupsource wheel" in said.getMessage()
 
 
 def test_a_driver_names_its_reader_and_warns_at_the_start_of_a_query_if_it_is_the_slower_one(

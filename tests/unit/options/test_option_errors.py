@@ -21,7 +21,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {},
         ("subscribe or subscribePattern is missing", "kafka.bootstrap.servers is missing", "kafka.group.id is missing"),
     ),
-    "a blank group": ({**BASE, "kafka.group.id": " "}, ("kafka.group.id = ' '", "not empty")),
+    "a blank group": ({**BASE, "kafka.group.id": " "}, ("kafka.group.id = ' '", "non-empty")),
     "servers without a port": ({**BASE, "kafka.bootstrap.servers": "a:1,b"}, ("kafka.bootstrap.servers = 'a:1,b'", "host:port")),
     "servers with a password": (
         {**BASE, "kafka.bootstrap.servers": "me:hush@a:1"},

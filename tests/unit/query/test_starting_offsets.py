@@ -179,7 +179,7 @@ class TestAnAdoption:
     @pytest.mark.parametrize("options", [{"startingTimestamp": "2500"}, {}], ids=str)
     def test_is_an_error_at_a_time_without_a_record(self, brokers: Brokers, options: dict[str, str]) -> None:
         start = begun(brokers, offset({FIRST: FromTime(2500)}), **options)
-        with pytest.raises(OptionError, match="there is no record in orders-0 from 2500 on"):
+        with pytest.raises(OptionError, match="there is no record in orders-0 at or after 2500"):
             start([FIRST])
         allowed = begun(brokers, offset({FIRST: FromTime(2500)}), **options, startingOffsetsByTimestampStrategy="latest")
         assert allowed([FIRST]) == {FIRST: 10}
@@ -243,7 +243,7 @@ class TestAStartIsNeeded:
         assert start.needed == {FIRST: 10, elsewhere: AT_END}
 
 
-BY_TIME = ({"startingTimestamp": "2500"}, FromTime(2500), "startingTimestamp: there is no record in orders-1 from 2500 on")
+BY_TIME = ({"startingTimestamp": "2500"}, FromTime(2500), "startingTimestamp: there is no record in orders-1 at or after 2500")
 BY_OFFSET = ({"startingOffsets": '{"orders":{"0":4}}'}, None, "startingOffsets does not name orders-1")
 MISTAKES = pytest.mark.parametrize(("options", "second", "message"), [BY_TIME, BY_OFFSET], ids=["time", "offset"])
 

@@ -24,7 +24,7 @@ from tests.support.waiting import until
 @pytest.mark.parametrize(
     ("group", "said"),
     [
-        ("closed", ".*ACL READ on the group .kafka.group.id."),
+        ("closed", ".*READ ACL on the group .kafka.group.id."),
         ("shown-group", "shown-group: this user may describe it, but not join it."),
     ],
 )
@@ -109,7 +109,7 @@ def test_more_members_than_partitions_is_a_warning(
     assert alone.level("members") == "ok"
     assert "1 member for 1 partition; one more member would be a standby" in alone.of("members")[0][2]
     assert (checked.level("members"), checked.exit_code) == ("warning", 0)
-    assert "2 members for 1 partition: 1 of them cannot get one" in checked.of("members")[0][2]
+    assert "2 members for 1 partition: 1 of the members cannot get a partition" in checked.of("members")[0][2]
 
 
 def test_the_new_protocol_is_tried_without_a_member(

@@ -44,7 +44,7 @@ def test_each_missing_acl_is_named(secured: Secured, secured_topic: Callable[[st
     topic = secured_topic("open-")  # it may be read, and so may groups; nothing may be written
     checked = check(sink(secured.login("SCRAM-SHA-512"), topic=topic, transactionalIdPrefix="closed-billing"), "--sink")
     assert checked.failed == ["topics", "groups", "transaction"]
-    assert f"{topic}: the user needs the ACL WRITE on the topic." in checked.errors[0][2]
+    assert f"{topic}: the user needs the WRITE ACL on the topic." in checked.errors[0][2]
     assert "transactionalIdPrefix" in checked.errors[1][2]
     assert "ACLs WRITE and DESCRIBE on the transactional id" in checked.errors[2][2]
 
@@ -55,14 +55,14 @@ def test_a_topic_that_the_user_may_not_see_names_what_writing_needs(
 ) -> None:
     topic = secured_topic("unseen-")
     checked = check(sink(secured.login("SCRAM-SHA-512"), topic=topic, deliveryGuarantee=guarantee), "--sink")
-    assert checked.of("topics") == [("error", "topics", f"{topic}: the user needs the ACL {needed} on the topic.")]
+    assert checked.of("topics") == [("error", "topics", f"{topic}: the user needs the {needed} ACL on the topic.")]
 
 
 @pytest.mark.parametrize(
     ("missing", "named"),
     [
         (ResourceType.TOPIC, "ACL WRITE on the topic, and for exactly-once also READ"),
-        (ResourceType.GROUP, "ACL READ on the group .*groups begin with transactionalIdPrefix"),
+        (ResourceType.GROUP, "READ ACL on the group .*groups begin with transactionalIdPrefix"),
         (ResourceType.TRANSACTIONAL_ID, "ACLs WRITE and DESCRIBE on the transactional id"),
     ],
     ids=["topic", "group", "transactional id"],

@@ -34,13 +34,13 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
         *("start", "fetch", "isolation", "claims"),
     ]
     assert "were not compared with the brokers' settings" in checked.of("settings")[0][2]
-    assert "requires the ACL DESCRIBE_CONFIGS on the cluster" in checked.of("settings")[0][2]
+    assert "requires the DESCRIBE_CONFIGS ACL on the cluster" in checked.of("settings")[0][2]
     mechanism = "OAUTHBEARER" if login == "oauth_cb" else login
     assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in checked.of("security")[0][2]
     assert f"{topic} (1 partition): found, and may be read" in checked.of("topics")[0][2]
     assert "joining it is allowed" in checked.of("group")[0][2]
     assert "1 without a commit at the earliest (startingOffsets); 10 offsets to read" in checked.of("start")[0][2]
-    assert f"has read 10 records of {topic}-0 [0, 10)" in checked.of("fetch")[0][2]
+    assert f"has read 10 records from {topic}-0 [0, 10)" in checked.of("fetch")[0][2]
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
 
@@ -83,7 +83,7 @@ def test_topics_without_acls_are_named_and_the_others_are_tried(
     assert checked.failed == ["topics", "topics"]
     assert f"looking up topic '{closed}'" in checked.errors[0][2]
     assert checked.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
-    assert all("ACL READ on the topic" in line[2] for line in checked.errors)
+    assert all("READ ACL on the topic" in line[2] for line in checked.errors)
     assert "has read 10 records" in checked.of("fetch")[0][2]
 
 

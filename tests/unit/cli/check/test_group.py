@@ -118,7 +118,7 @@ def test_brokers_that_show_no_bounds_refuse_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("refused", "named"),
-    [(NotAuthorized("no"), "requires the ACL DESCRIBE_CONFIGS"), (BrokerUnavailable("not here"), "not here")],
+    [(NotAuthorized("no"), "requires the DESCRIBE_CONFIGS ACL"), (BrokerUnavailable("not here"), "not here")],
 )
 def test_settings_that_the_brokers_do_not_show_are_no_warning(
     monkeypatch: pytest.MonkeyPatch, refused: Exception, named: str

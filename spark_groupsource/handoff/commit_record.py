@@ -161,7 +161,7 @@ class CommitRecord(PlainModel):
 
     @property
     def open_as_owed(self) -> tuple[OwedRange, ...]:
-        """The open ranges in the form in which another stream that adopts the partition owes them to this one."""
+        """The open ranges, as ranges that another stream will owe to this one if it adopts the partition."""
         return tuple(OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
 
     @property

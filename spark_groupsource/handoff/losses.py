@@ -155,7 +155,7 @@ def partition_losses(
 def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | None:
     """Return the offset below `position` at which a log was truncated, or `None` if it was not. The log's end must be known.
 
-    If the log has grown again since, it may end above that offset.
+    If the log has since grown again, it may end above that offset.
     """
     end = logs.ends[partition]
     if partition not in logs.diverging:
@@ -300,7 +300,7 @@ class CutDoubts:
         for partition in cut.keys() - self._since.keys():
             log.warning(
                 "%s: its log seems to be truncated at %s, below records that it should have. The answer may come from a leader "
-                "that has been replaced, so the query does not read this partition until the brokers have given the same answer "
+                "that has been replaced, so the query will not read this partition until the brokers have given the same answer "
                 "for %.0f s",
                 partition,
                 cut[partition].resume,

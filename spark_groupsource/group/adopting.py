@@ -21,7 +21,7 @@ from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S
 log = logging.getLogger(__name__)
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
-"""Returns the group's commits for these partitions."""
+"""A function that returns the group's commits for partitions."""
 
 
 class Adopting:

@@ -63,11 +63,11 @@ class Closing:
         self._report = (stream, plan)
 
     def claiming(self) -> None:
-        """Ignore reports until `claimed`, because the newest plan is being claimed."""
+        """Ignore reports until `claimed` is called, because the newest plan is being claimed."""
         self._claimed = None
 
     def claimed(self, plan: int) -> None:
-        """Note that all of a plan's claims are made. Earlier reports cannot be about it, because its tasks had not started."""
+        """Note that all of a plan's claims are made. Earlier reports are not about this plan: its tasks had not started."""
         self._claimed, self._report, self._unclosed = plan, None, False
         self.unclosable = frozenset()
 

@@ -60,7 +60,7 @@ class Disagreement:
     """
 
     since: Mapping[TopicPartition, float] = field(default_factory=lambda: MappingProxyType({}))
-    """When each of these partitions was first seen on only one of the two sides."""
+    """When the coordinator and the member were first seen to disagree about each partition."""
     mended: int = 0
     """How many times in a row the member has rejoined because of this disagreement. Each time doubles `patience_s`."""
 

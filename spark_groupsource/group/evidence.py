@@ -50,7 +50,7 @@ class GroupReader(Protocol):
         """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
 
     def pause(self) -> None:
-        """Release the resources that only `members` needs, because it will not be called for a while."""
+        """Release what only `members` needs, because that method will not be called for a while."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class ConfirmedPlans:
         return learned
 
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
-        """Ask a question. The caller makes sure that no other question is waiting for its answer."""
+        """Ask on another thread which of these plans are done. The caller makes sure that no other question is open."""
         now = self._clock()
         self._members_asked |= members
         unasked = frozenset() if now < self._failed_until else claimed - self._asked_elsewhere
@@ -245,7 +245,7 @@ class ConfirmedPlans:
 
 
 def find_out(reader: GroupReader, question: Question) -> Answer:
-    """Answer a question from the group's records. Runs on one of the threads of `Questions`.
+    """Find the answer to a question in the group's records. Runs on a thread of `Questions`.
 
     Raises:
         GroupKafkaError: the subscribed topics' records could not be read.

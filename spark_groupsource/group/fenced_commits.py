@@ -71,7 +71,7 @@ class FencedCommits:
         cluster_id: str | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Prepare to read and write. No request is sent yet.
+        """Prepare to read and write commit records. No request is sent yet.
 
         Args:
             consumer: the member's consumer.

@@ -216,12 +216,12 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
 
 
 def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
-    """Return the time at which the first of these ranges was claimed, as text for a log line."""
+    """Return the earliest time at which one of these ranges was claimed, as text for a log line."""
     times = [owed.since for _, owed in ranges if owed.since is not None]
     return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "an unknown time"
 
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
-    """Return how many finished offsets count as lag because of this range. It is 0 unless the range is its partition's lowest."""
+    """Return how many finished offsets count as lag because of this range: 0 unless it is its partition's lowest."""
     held = record.lowest_claim
     return held.finished_lag if held is not None and held.claim == owed else 0

@@ -89,7 +89,7 @@ class Assignment:
     partitions: frozenset[TopicPartition] = frozenset()
     """Every partition that this member has, including the draining ones."""
     draining: frozenset[TopicPartition] = frozenset()
-    """The partitions among these that the group has revoked but this member has not released yet."""
+    """The partitions that the group has revoked but this member has not released yet."""
     generation: int = -1
     """The generation (classic) or the member epoch (KIP-848); -1 before the first assignment."""
     member_id: str = ""
@@ -248,7 +248,7 @@ class Member:
             self._move(State.JOINING)
             self._subscribe()
             while not self._closing and self.failure is None:
-                # There are no commands until the first assignment. That arrives in a callback inside `poll`, and `poll` does not
+                # There are no commands until the first assignment. It arrives in a callback inside `poll`, and `poll` does not
                 # return just because it has served a callback.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)

@@ -103,7 +103,7 @@ def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 
 
 AskBrokers = Callable[[Stream, Mapping[TopicPartition, GroupCommit]], BrokersAnswer]
-"""Asks the brokers for everything that an adoption depends on. It may be slow."""
+"""A function that asks the brokers for everything that an adoption depends on. It may be slow."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,8 +44,8 @@ LAST_REPORT_S = 2.0
 this report, right before or after it stops the query."""
 
 LAST_READ_S = 0.5
-"""How long a run whose driver has died waits to find out whether its last plan is durable. No report can come, so it only reads
-the checkpoint once."""
+"""How long a run whose driver has died waits to find out whether its last plan is durable. No report can come, so the run only
+reads the checkpoint once."""
 
 
 class Cycle:
@@ -195,7 +195,7 @@ class Cycle:
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, time.monotonic() - began, None)
             return None
-        # 5. Make the offset for Spark's offset log.
+        # 5. Create the offset for Spark's offset log.
         assignment = self.session.assignment
         offset = start.following(
             planned,
@@ -226,13 +226,13 @@ class Cycle:
             raise OffsetError(
                 f"The checkpoint has offsets from two streams, {start.stream} and {end.stream}, because it was edited or merged."
             )
-        # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
+        # Spark always runs batch 0. Without records, the batch's end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
         # 1. Join if this is the first call after a restart. This may take minutes, but the plan cannot become durable meanwhile.
         self.session.become_member(stream, end)
         # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it may show plans as durable that
-        #    are not. Their claims would be closed, and a restart would not read their records.
+        #    are not. These plans' claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = time.monotonic()
@@ -337,7 +337,7 @@ class Cycle:
         )
 
     def _min_offsets(self) -> int:
-        """Return how many offsets the next plan waits for (`minOffsetsPerTrigger`): 0 for the first one and with AvailableNow."""
+        """Return how many offsets the next plan needs (`minOffsetsPerTrigger`): 0 for the first plan and with AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
             return 0
         is_due = (time.monotonic() - self._planned_at) * 1000 >= self._options.max_trigger_delay_ms

@@ -55,7 +55,7 @@ class Claim:
     stream: str
     plan: int
     made: bool
-    """Whether all of its claims have been made. Until then the plan cannot be durable."""
+    """Whether all of the plan's claims have been made. Until then the plan cannot be durable."""
     at: float
 
 
@@ -202,7 +202,7 @@ class DurableWatch:
         self._wake()
 
     def _raise_failure(self) -> None:
-        """Raise the error if the checkpoint was found to belong to another stream."""
+        """Raise an error if the checkpoint was found to belong to another stream."""
         if self._failure is not None:
             raise self._failure
 

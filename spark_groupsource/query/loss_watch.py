@@ -55,9 +55,9 @@ class Target:
     ends: Mapping[TopicPartition, int]
     """The end of each subscribed partition when the run started (exclusive)."""
     ids: Mapping[str, str | None]
-    """Their topics' ids at that time."""
+    """The topics' ids when the run started."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epochs of these ends, where known."""
+    """The leader epochs of `ends`, where known."""
 
 
 class LossWatch:
@@ -77,10 +77,10 @@ class LossWatch:
         self._ask_for_ids_at = -math.inf
         self._ask_for_starts_at = -math.inf
         self._reported: dict[TopicPartition, PartitionLoss] = {}
-        """The latest loss of each partition. Earlier ones cannot recur."""
+        """The latest loss of each partition. Earlier losses cannot recur."""
         self._deleted: set[TopicPartition] = set()
         self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
-        # One checks the positions, the other checks the target.
+        # The first checks the positions, the second the target.
         self._truncations, self._truncations_of_target = (
             Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000) for _ in range(2)
         )
@@ -89,9 +89,9 @@ class LossWatch:
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
         """The end of each owned partition when the logs were last examined (exclusive), except logs that seem truncated."""
         self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The leader epochs of these ends, where known."""
+        """The leader epochs of `ends`, where known."""
         self.ids: Mapping[str, str | None] = MappingProxyType({})
-        """The topics' ids at that time, as in `losses.LogState.ids`. Empty if the query was idle."""
+        """The topics' ids when the logs were last examined, as in `losses.LogState.ids`. Empty if the query was idle."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:

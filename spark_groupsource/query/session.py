@@ -287,7 +287,7 @@ class Session:
         return self._has_been_member and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
-        """Return the real reason for a refusal: `NotAConsumerGroup` if it is not a consumer group, otherwise the error itself."""
+        """Return the real reason for a refusal: `NotAConsumerGroup` if the group is of another kind, else the error itself."""
         if type(refused) is MembershipError:
             try:
                 with GroupAdminProcess(self._options.client_settings()) as group:
@@ -299,7 +299,7 @@ class Session:
         return refused
 
     def _join_once(self, stream: Stream) -> tuple[Member, Ledger]:
-        """Make a member and its ledger, join the group with them, and wait for the assignment."""
+        """Create a member and its ledger, join the group with them, and wait for the assignment."""
         options = self._options
         self._observer.joining(stream.name)
         client_settings = named(options.client_settings(), stream.name)
@@ -445,7 +445,7 @@ class Session:
     def _prepare_retry(self, error: GroupKafkaError, deadline: Deadline) -> Action:
         """Act on a step's error, and wait a moment before the step is repeated. Raise the error if it must not be repeated."""
         action = action_after(error)
-        # Every later step raises the error with which the member failed, even if that is retriable.
+        # Every later step raises the error with which the member failed, even if that error is retriable.
         if action in {Action.REJOIN, Action.END} or error is self.member.failure:
             raise error
         if action is Action.GIVE_UP_TOPIC:

@@ -43,7 +43,7 @@ class LogState:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """End offsets (exclusive)."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epochs of these ends."""
+    """The leader epochs of the partitions' ends."""
     diverging: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     """The offsets, below the positions, at which logs were truncated. From there on a log has other records, or none. `None` if
     the leader has no epoch as old as the position's."""

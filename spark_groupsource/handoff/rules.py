@@ -52,9 +52,9 @@ class Stream:
     ranges: Ranges = field(default_factory=dict)
     """The ranges of plan `logged`. Each partition's last range starts at its position and may be empty."""
     topics: Mapping[str, str] = field(default_factory=dict)
-    """The ids of these ranges' topics, where known."""
+    """The ids of the topics in `ranges`, where known."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epoch of each of these partitions when plan `logged` was made: no record in its ranges has a later one."""
+    """Each partition's leader epoch when plan `logged` was made: no record in its ranges has a later one."""
 
 
 @dataclass(frozen=True)

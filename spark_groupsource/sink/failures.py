@@ -31,7 +31,7 @@ class Undelivered(NamedTuple):
     error: KafkaError
     topic: str
     partition: int
-    """-1: no partition had been chosen yet."""
+    """The row's partition. -1: none had been chosen yet."""
     size: int
     """The size of the key, the value and the headers, in bytes."""
 

@@ -29,7 +29,7 @@ class Tasks(NamedTuple):
     number: int
     """The number of tasks."""
     rows: int
-    """How many of their rows are in the topic, whether they were written now or earlier."""
+    """How many of the tasks' rows are in the topic, whether they were written now or earlier."""
     topics: tuple[str, ...]
     """The topics that the tasks wrote to."""
     wrote: frozenset[int] = frozenset()

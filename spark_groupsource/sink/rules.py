@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
     prefix: str
     topics: frozenset[str]
-    """The topics on which the tokens were committed."""
+    """The topics for which the tokens were committed."""
     driver: BatchToken | None
     tasks: Mapping[int, Token]
     unreadable: bool = False

@@ -236,7 +236,7 @@ def _mark(commit: Committed, group: str, query: str) -> Mark:
 
 
 def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[str, Any]:
-    """Return the metadata's fields, which must be exactly these and `v`, `q` and `run`.
+    """Return the metadata's fields, which must be exactly `names`, `v`, `q` and `run`.
 
     Raises:
         ValueError: The sink did not write the metadata.

@@ -71,11 +71,11 @@ class Report(NamedTuple):
     """What a task reports after it has finished writing."""
 
     written: int = 0
-    """The number of rows that it wrote."""
+    """The number of rows that the task wrote."""
     skipped: int = 0
     """The number of rows that were already in the topic."""
     left: int = 0
-    """The number of rows that it did not write because the user set `skipBatch`."""
+    """The number of rows that the task did not write because the user set `skipBatch`."""
     topics: tuple[str, ...] = ()
     commit_s: float = 0.0
     """How long it took to commit the transaction or, with at-least-once, to deliver the last rows."""
@@ -192,7 +192,7 @@ def _begun(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Remembe
 def _lent(
     client: Mapping[str, str], settings: SinkSettings, topics: Collection[str], attempt: Attempt | None = None
 ) -> tuple[Hashable, Producer, bool]:
-    """Take a kept producer out of the pool, or make a new one.
+    """Take a kept producer out of the pool, or create a new one.
 
     Args:
         client: The producer's settings, except for its batch size.
@@ -448,7 +448,7 @@ class _TaskWriter:
         """Write the rows and the token in a transaction, but abort it if the same rows are already in the topic (`before`)."""
         producer = self._producer
         self._doing = f"writing as {self._id}"
-        # 1. The rows. `read_committed` consumers do not see them until the transaction is committed.
+        # 1. Write the rows. `read_committed` consumers do not see them until the transaction is committed.
         self._open = True  # set first, because a signal right after the next line must not leave the transaction open
         producer.begin_transaction()
         self._began = time.monotonic()
@@ -461,7 +461,7 @@ class _TaskWriter:
             producer.flush()  # the abort is attempted only once, and has no time to wait for rows
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
-        # 2. The token, in the same transaction. If the token had a separate transaction, a crash in between would leave rows
+        # 2. Send the token in the same transaction. If the token had a separate transaction, a crash in between would leave rows
         #    without a token, and the next attempt would write them again. Each topic gets the token, because a topic that is
         #    deleted later takes its offsets with it. Meanwhile, the last rows are being delivered.
         try:

@@ -166,7 +166,7 @@ class HandoffError(GroupKafkaError):
 
 
 class CheckpointBehindGroup(HandoffError):
-    """The checkpoint is older than the group's records for this stream: it was restored, copied, or is in use twice."""
+    """The checkpoint is older than the group's records for this stream: it was restored or copied, or two drivers use it."""
 
 
 class CommitRecordUnreadable(HandoffError):
@@ -214,7 +214,7 @@ class CheckpointBehindSink(SinkError):
 
 
 class BatchUnknown(SinkError):
-    """The sink cannot tell whether it has already written a micro-batch, because its offsets have expired or never existed."""
+    """The sink cannot tell whether it has already written a micro-batch, because the offsets have expired or never existed."""
 
 
 class WrittenElsewhere(SinkError):
@@ -254,7 +254,7 @@ class WorkersPythonUnsuitable(GroupKafkaError):
 
 
 class NotWithSparkConnect(GroupKafkaError):
-    """A Spark Connect query cannot be stopped gracefully, because its driver may be on another host. It is still running."""
+    """A Spark Connect query cannot be stopped gracefully, because its driver may be on another host. It keeps running."""
 
 
 class ReportsUnavailable(GroupKafkaError):

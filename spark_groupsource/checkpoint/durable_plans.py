@@ -74,7 +74,7 @@ class DurablePlans:
         return batch is not None and self._files.exists(f"commits/{batch}")
 
     def _next_batch(self, stream: str, plan: int) -> int | None:
-        """Return the micro-batch after the last one if it has the plan. This reads one file without listing the files."""
+        """Return the number of the micro-batch after the last one found, if it has the plan. Reads one file and lists none."""
         if self._located is None:
             return None
         batch = self._located[2] + 1

@@ -183,7 +183,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
 
 
 def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
-    """Stop a query with `query.stop()`. If it does not end, add it to `hanging`, so that it is not stopped again, and log it."""
+    """Stop a query with `query.stop()`, unless it is in `hanging`. If it does not stop, log that, and add it to `hanging`."""
     if query in hanging:
         return
     try:

@@ -63,7 +63,7 @@ def log_to_stderr() -> None:
 
 
 def query_of_task() -> str | None:
-    """Return the id of the streaming query that this task belongs to, or `None` if there is none or Spark does not show it."""
+    """Return the id of the streaming query that this task belongs to, or `None` if there is none or Spark does not name it."""
     context = TaskContext.get()
     query: str | None = None if context is None else context.getLocalProperty(_QUERY_ID)
     return query
@@ -96,7 +96,7 @@ def shown_alone() -> Iterator[None]:
 
 
 def warn_of_blanks(group: str) -> None:
-    """Warn about blanks around a group's name. A query without them is in a different group, and shares no partitions."""
+    """Warn about blanks around a group's name. A query whose group has no blanks is in a different group."""
     if group != group.strip():
         log.warning(
             "kafka.group.id = %r has blanks around the name. To Kafka, they are part of the name, so this is a different group "

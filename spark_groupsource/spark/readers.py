@@ -45,7 +45,7 @@ COLLECT_AFTER_OBJECTS = 50_000
 
 
 class _DriversReader:
-    """The parts that the driver's readers share. They are pickled as a `TaskReader`.
+    """The parts that the driver's readers share. Such a reader is pickled as a `TaskReader`.
 
     Args:
         options: The options.

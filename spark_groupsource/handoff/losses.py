@@ -377,5 +377,9 @@ def _lines_of(losses: Sequence[PartitionLoss]) -> str:
 def warn(losses: Iterable[PartitionLoss]) -> None:
     """Warn about each loss, and about where the query continues in that partition (`failOnDataLoss=false`)."""
     for loss in losses:
-        outcome = "nothing more is read from this partition" if loss.resume is None else f"the query continues at {loss.resume}"
+        outcome = (
+            "nothing more will be read from this partition"
+            if loss.resume is None
+            else f"the query will continue at {loss.resume}"
+        )
         log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, outcome)

@@ -19,10 +19,10 @@ GroupKafkaError
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then retry
 │   ├── CoordinatorUnavailable  the coordinator is loading or moving: retry
 │   ├── MemberUnknown           the group expelled the member, which will rejoin
-│   ├── CommitOutcomeUnknown    there was no answer, so the commit may or may not have been written
+│   ├── CommitOutcomeUnknown    a commit got no response, so it may or may not have been written
 │   └── CommitRefused           the broker will never accept the commit (its metadata is too large, ...)
 ├── HandoffError                the hand-off's rules do not allow the query to continue (docs/handoff.md)
-│   ├── CheckpointBehindGroup   the group has newer micro-batches from this stream than the checkpoint
+│   ├── CheckpointBehindGroup   the checkpoint is older than the group's records for this stream
 │   ├── CommitRecordUnreadable  the group's record for a partition is in a format that this version cannot read
 │   ├── AsynchronousProgress    Spark starts a micro-batch before it has logged the previous one
 │   ├── ClaimTimeout            a replayed range is still waiting for another member to adopt its partition
@@ -33,7 +33,7 @@ GroupKafkaError
 │   ├── CheckpointOfAnotherStream  the reader's `checkpointLocation` is not its query's checkpoint
 │   └── CheckpointUnreadable    a checkpoint's files cannot be read
 ├── SinkError                   the sink cannot write to Kafka, or must not (docs/sink.md)
-│   ├── CheckpointBehindSink    the topic has newer micro-batches from this query than the checkpoint
+│   ├── CheckpointBehindSink    the checkpoint is older than this query's micro-batches in the topic
 │   ├── BatchUnknown            the sink cannot tell whether a micro-batch was written, because its offsets have expired
 │   ├── WrittenElsewhere        a micro-batch was partly written with another prefix or to another topic
 │   ├── InputIncomplete         Spark cancelled the task before its last row
@@ -46,7 +46,7 @@ GroupKafkaError
 ├── WorkersPythonUnsuitable     Spark starts a Python without this package, or with another version of it
 ├── ReportsUnavailable          the driver's program cannot report finished micro-batches to the runner
 ├── NotWithSparkConnect         `stop_gracefully` and `await_termination` need the driver on this host
-└── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
+└── DataLossError               unread records are no longer in Kafka (`failOnDataLoss`)
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class MemberUnknown(CommitError):
 
 
 class CommitOutcomeUnknown(CommitError):
-    """The request got no answer, so the commit may or may not have been written."""
+    """A commit got no response, so it may or may not have been written."""
 
 
 class CommitRefused(CommitError):
@@ -166,7 +166,7 @@ class HandoffError(GroupKafkaError):
 
 
 class CheckpointBehindGroup(HandoffError):
-    """The group has newer micro-batches from this stream than the checkpoint, which was restored, copied, or is in use twice."""
+    """The checkpoint is older than the group's records for this stream: it was restored or copied, or two drivers use it."""
 
 
 class CommitRecordUnreadable(HandoffError):
@@ -210,11 +210,11 @@ class SinkError(GroupKafkaError):
 
 
 class CheckpointBehindSink(SinkError):
-    """The topic has newer micro-batches from this query than its checkpoint, which was restored, deleted or copied."""
+    """The topic has micro-batches from this query that are newer than its checkpoint, which was restored, deleted or copied."""
 
 
 class BatchUnknown(SinkError):
-    """The sink cannot tell whether it has already written a micro-batch, because its offsets have expired or never existed."""
+    """The sink cannot tell whether it has already written a micro-batch, because the offsets have expired or never existed."""
 
 
 class WrittenElsewhere(SinkError):
@@ -254,7 +254,7 @@ class WorkersPythonUnsuitable(GroupKafkaError):
 
 
 class NotWithSparkConnect(GroupKafkaError):
-    """A Spark Connect query cannot be stopped gracefully, because its driver may be on another host. It is still running."""
+    """A Spark Connect query cannot be stopped gracefully, because its driver may be on another host. It keeps running."""
 
 
 class ReportsUnavailable(GroupKafkaError):
@@ -262,4 +262,4 @@ class ReportsUnavailable(GroupKafkaError):
 
 
 class DataLossError(GroupKafkaError):
-    """Records that should be read are no longer in Kafka, because of retention or a deleted topic (`failOnDataLoss`)."""
+    """Unread records are no longer in Kafka, because of retention or a deleted topic (`failOnDataLoss`)."""

@@ -9,7 +9,7 @@ SOURCE = "."
 """The argument for `pip install`."""
 
 WHERE = " in a clone of the project"
-"""Where to run the command. Once an index has the package, `SOURCE` becomes its name there and this becomes empty."""
+"""Where to run the command. Once an index has the package, set `SOURCE` to its name there and this to an empty string."""
 
 
 def with_extra(name: str) -> str:

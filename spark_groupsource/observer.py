@@ -23,7 +23,7 @@ class Observer:
         """Note that this stream is joining its group."""
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
-        """Note that `latestOffset` was called.
+        """Note that Spark called `latestOffset`.
 
         Args:
             ends: the end of each owned partition (exclusive).
@@ -63,4 +63,4 @@ class Observer:
 
 
 UNOBSERVED = Observer()
-"""The observer of a run without metrics."""
+"""The observer for a run without metrics."""

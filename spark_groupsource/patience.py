@@ -106,7 +106,7 @@ class Deadline:
         """
         if self.over:
             raise error
-        log.info("trying again: %s", error)
+        log.info("will retry after an error: %s", error)
         self._sleep(interval_s)
 
 

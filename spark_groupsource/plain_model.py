@@ -19,7 +19,7 @@ class _WithoutPlugins(ModelMetaclass):
     """Disables pydantic's plugins while a model class is created."""
 
     def __new__(cls, *args: Any, **more: Any) -> Any:
-        """Create a model class without plugins. Other models keep theirs, unless another thread creates one at that moment."""
+        """Create a model class without plugins. Other models keep theirs, unless another thread creates one at the same time."""
         earlier = os.environ.get(_DISABLE)
         if earlier == _ALL:
             # The user has set the variable, or another thread has set it and will reset it.

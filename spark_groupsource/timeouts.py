@@ -12,10 +12,10 @@ REQUEST_TIMEOUT_S = 10.0
 """The time limit for one request to a broker. After that, librdkafka asks another broker."""
 
 SHORT_TIMEOUT_S = 3.0
-"""The time limit for a request whose answer is not worth more time: another broker is asked instead, or a later request."""
+"""The time limit for a request whose answer is not worth more time: the caller asks another broker, or asks again later."""
 
 ASK_AGAIN_S = 1.0
-"""The pause before asking a broker again that did not answer, was still loading its groups, or does not know a partition yet."""
+"""The pause before asking a broker again, if it did not answer, was still loading its groups, or did not have a partition yet."""
 
 TRY_S = 5.0
 """How long one attempt may take before the caller checks whether the brokers have refused the login, which librdkafka reports
@@ -34,14 +34,14 @@ FETCH_TIMEOUT_S = 30.0
 
 GROUP_OFFSETS_S = 60.0
 """How long the sink's tasks and driver try to read or commit a token, or to list groups, and how long a reader of a group's
-offsets waits for an open transaction that commits some. A coordinator moves within seconds, and a fenced producer's transaction
-ends within seconds."""
+offsets waits for an open transaction that contains some. A coordinator moves within seconds, and a fenced producer's transaction
+is aborted within seconds."""
 
 TRANSACTION_S = 120.0
 """How long a sink task tries one step of a transaction. A coordinator moves within seconds."""
 
 ABORT_S = 10.0
-"""How long the sink's tasks and driver try to end a failed transaction. After that, the next task attempt ends it."""
+"""How long the sink's tasks and driver try to abort a failed transaction. After that, the next task attempt aborts it."""
 
 CONNECT_S = 5.0
 """How long a sink task waits for its first connection before it looks up the transaction coordinator anyway."""
@@ -69,14 +69,14 @@ RETRY_LATER_S = 1.0
 """The pause between two attempts of a step that can succeed only once another process, member or coordinator has acted."""
 
 ASK_FOR_IDS_EVERY_S = 1.0
-"""How often to check whether a deleted topic has been recreated, or a topic was recreated while there is nothing to plan."""
+"""How often to check whether a deleted topic has been recreated and, while there is nothing to plan, whether any topic has."""
 
 ASK_GROUP_EVERY_S = 30.0
 """How often to ask the group for commits of partitions that the query does not own: those that its stream has not owned yet, and,
 while ranges are held, those of all other topics. Such a request may name every partition in the cluster."""
 
 CUT_BELIEVED_AFTER_S = 12.0
-"""How long a log must be too short before the driver and tasks treat it as truncated.
+"""How long a log must appear too short before the driver and tasks treat it as truncated.
 
 A replaced leader keeps answering until it learns of the change, for up to a broker's session (`broker.session.timeout.ms`, 9 s
 by default). A new leader may return an end that is too low until its followers have fetched from it.
@@ -94,8 +94,8 @@ JOIN_INTERVAL_S = 0.005
 """How often a member polls, and a starting query checks for an assignment, until the first one arrives."""
 
 AT_START_S = 5.0
-"""How long a starting run waits for one answer: to a request for the group's commits (a signal to stop the query is handled after
-it), from silent leaders, which may be down, and from the first read of the checkpoint, which may be another stream's."""
+"""How long a starting run waits for each of these: the group's commits (a signal to stop the query is handled only after that),
+leaders that do not answer and may be down, and the first read of the checkpoint, which may be another stream's."""
 
 READ_REPORT_EVERY_S = 0.2
 """How often to read the files in which the driver's program reports finished micro-batches and asks the query to stop."""

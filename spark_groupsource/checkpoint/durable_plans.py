@@ -34,7 +34,7 @@ class DurablePlans:
         """
         self._location = location
         self._located: tuple[str, int, int] | None = None
-        """A stream, its plan, and the plan's micro-batch."""
+        """The last plan that was found: its stream, its number, and its micro-batch."""
         self._doubt: _Doubt | None = None
 
     @property
@@ -48,7 +48,7 @@ class DurablePlans:
         Raises:
             CheckpointOfAnotherStream: the newest micro-batch belongs to another stream, as it did in the previous call.
             CheckpointUnreadable: the files cannot be read.
-            OffsetError: a newer version of Spark has written the files, as was found in the previous call.
+            OffsetError: a newer version of Spark has written the files, as the previous call also found.
         """
         if self._located is not None and self._located[:2] == (stream, plan):
             return self._located[2]
@@ -74,7 +74,7 @@ class DurablePlans:
         return batch is not None and self._files.exists(f"commits/{batch}")
 
     def _next_batch(self, stream: str, plan: int) -> int | None:
-        """Return the micro-batch after the last one if it has the plan. This reads one file without listing the files."""
+        """Return the number of the micro-batch after the last one found, if it has the plan. Reads one file and lists none."""
         if self._located is None:
             return None
         batch = self._located[2] + 1
@@ -92,7 +92,7 @@ class DurablePlans:
             found = plans(source_lines(text).values())
             if found and stream not in found:
                 raise CheckpointOfAnotherStream(
-                    f"The reader's option checkpointLocation = {without_password(self._location)!r} is the checkpoint of stream "
+                    f"The reader's checkpointLocation, {without_password(self._location)!r}, is the checkpoint of stream "
                     f"{', '.join(sorted(found))}, but this query is stream {stream}. Nothing is lost or duplicated, because the "
                     "query fails before it confirms claims from another checkpoint. Set the reader's checkpointLocation to the "
                     "same value as the writer's (writeStream), or remove the option from the reader."
@@ -110,5 +110,5 @@ class DurablePlans:
 
     @cached_property
     def _files(self) -> CheckpointFiles:
-        """Access to the checkpoint's files. An attempt to set it up that fails is repeated by the next use."""
+        """Access to the checkpoint's files. If setting it up fails, the next use tries again."""
         return CheckpointFiles(self._location)

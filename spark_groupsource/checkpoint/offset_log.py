@@ -35,7 +35,7 @@ def source_lines(text: str) -> dict[str, str]:
     if version.strip() == "v2" and all(named := [re.fullmatch(r"([\w.-]+):(.+)", line) for line in lines]):
         return {match[1]: match[2] for match in named if match is not None}
     raise OffsetError(
-        f"The file of the offset log begins with {version[:20]!r}, but only v1 and v2 are supported. A newer version of Spark "
+        f"The offset log file begins with {version[:20]!r}, but only v1 and v2 are supported. A newer version of Spark "
         "may have written it. Nothing was changed. Upgrade spark_groupsource."
     )
 

@@ -21,7 +21,7 @@ from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S
 log = logging.getLogger(__name__)
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
-"""Returns the group's commits for these partitions."""
+"""A function that returns the group's commits for partitions."""
 
 
 class Adopting:
@@ -48,7 +48,7 @@ class Adopting:
 
     @property
     def undecided(self) -> bool:
-        """Whether the brokers have yet to answer for some partition. An error counts as an answer."""
+        """Whether the brokers have yet to answer about some partition. An error counts as an answer."""
         return bool(self._survey.unanswered)
 
     @property
@@ -84,7 +84,7 @@ class Adopting:
         Args:
             stream: the stream as its checkpoint describes it.
             fetch: returns the group's commits.
-            draining: partitions that the group has revoked. These are not adopted any more.
+            draining: partitions that the group has revoked. These are no longer adopted.
 
         Raises:
             GroupKafkaError: the group's commits could not be fetched from the coordinator.

@@ -1,7 +1,7 @@
 """Decides which reports of durable plans to believe, and tracks whether claims still have to be closed.
 
-Reports come from another thread. They may arrive late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing
-at once").
+Reports come from another thread. They may arrive late, twice or not at all, or come from a copy of the checkpoint
+(docs/design.md, "Closing at once").
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Closing:
         """The newest plan that was reported as durable, but whose claims the group has refused to close."""
 
     def report(self, stream: str, plan: int) -> None:
-        """Note a report for the next `believe`."""
+        """Note a report for the next `believe` call."""
         self._report = (stream, plan)
 
     def claiming(self) -> None:
-        """Ignore reports until `claimed`, because the newest plan is being claimed."""
+        """Ignore reports until `claimed` is called, because the newest plan is being claimed."""
         self._claimed = None
 
     def claimed(self, plan: int) -> None:
-        """Note that all of a plan's claims are made. Earlier reports cannot be about it, because its tasks had not started."""
+        """Note that all of a plan's claims are made. Earlier reports are not about this plan: its tasks had not started."""
         self._claimed, self._report, self._unclosed = plan, None, False
         self.unclosable = frozenset()
 

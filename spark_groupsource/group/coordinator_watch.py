@@ -60,13 +60,13 @@ class Disagreement:
     """
 
     since: Mapping[TopicPartition, float] = field(default_factory=lambda: MappingProxyType({}))
-    """When each of these partitions was first seen on only one of the two sides."""
+    """When the coordinator and the member were first seen to disagree about each partition."""
     mended: int = 0
     """How many times in a row the member has rejoined because of this disagreement. Each time doubles `patience_s`."""
 
     @property
     def patience_s(self) -> float:
-        """How many seconds the two must disagree before the member rejoins."""
+        """How many seconds the disagreement must last before the member rejoins."""
         return DISAGREES_S * float(2**self.mended)
 
     def after(self, own: Assignment, member: GroupMember | None, now: float) -> Disagreement:
@@ -87,7 +87,7 @@ class Disagreement:
         return Disagreement(MappingProxyType(first_seen), self.mended)
 
     def lasting(self, now: float) -> frozenset[TopicPartition]:
-        """Return the partitions about which the two have disagreed for at least `patience_s`."""
+        """Return the partitions that have been in dispute for at least `patience_s`."""
         return frozenset(partition for partition, first_seen in self.since.items() if now - first_seen >= self.patience_s)
 
     def mend(self) -> Disagreement:
@@ -113,7 +113,7 @@ class CoordinatorWatch:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Start with no disagreement. Nothing is sent yet.
+        """Start with no disagreement. No request is sent yet.
 
         Args:
             member: the member.
@@ -149,7 +149,7 @@ class CoordinatorWatch:
             self._coordinator.close()
 
     def compare(self) -> None:
-        """Compare once, and make the member rejoin if the two have differed for too long."""
+        """Compare once, and make the member rejoin if the disagreement has lasted too long."""
         own = self._member.assignment
         member = self._described(own)
         if self._member.assignment != own:
@@ -162,7 +162,7 @@ class CoordinatorWatch:
             self._member.rejoin(own, rejoin_reason(surplus(own, member) & lasting, missing(own, member) & lasting, now - began))
 
     def _described(self, own: Assignment) -> GroupMember | None:
-        """Return this member as the coordinator describes it, or `None` if the two cannot be compared now."""
+        """Return this member as the coordinator describes it, or `None` if no comparison is possible now."""
         if not own.member_id or own.draining or self._member.state is not State.MEMBER:
             return None
         try:
@@ -182,14 +182,14 @@ def rejoin_reason(too_many: frozenset[TopicPartition], too_few: frozenset[TopicP
     Args:
         too_many: partitions that the member has but should give back.
         too_few: partitions that are assigned to the member but that it does not have.
-        seconds: how long the two have differed.
+        seconds: how long the member and the coordinator have disagreed.
     """
     differences = []
     if too_many:
-        differences.append(f"this driver has {listed(sorted(too_many), 20)}, which is assigned to others")
+        differences.append(f"this driver has had {listed(sorted(too_many), 20)}, which is assigned to others")
     if too_few:
-        differences.append(f"the coordinator has assigned {listed(sorted(too_few), 20)}, which this driver does not have")
+        differences.append(f"this driver has been missing {listed(sorted(too_few), 20)}, which is assigned to it")
     return (
         f"for {seconds:.0f} s {', and '.join(differences)}: a response from the coordinator was lost, and librdkafka does not "
-        "ask again. This driver leaves the group and rejoins it. Its claims remain in the group"
+        "ask again. This driver will leave the group and rejoin it. Its claims remain in the group"
     )

@@ -1,4 +1,4 @@
-"""Uses the group's records to find out which plans of other streams are done, and which of these streams are running.
+"""Uses the group's records to find out which of the other streams' plans are done, and which of these streams are running.
 
 A stream writes its newest finished plan into each of its records. A range owed to the stream is dropped as soon as any record
 shows that the range's plan is done. That record may belong to a topic that this query does not subscribe to.
@@ -26,8 +26,8 @@ from spark_groupsource.timeouts import ASK_GROUP_EVERY_S
 log = logging.getLogger(__name__)
 
 ADOPTED_WITHIN_S = 60.0
-"""How long a stream still counts as alive after the member that wrote its record has left the group. If its query restarts, it
-rewrites the records within that time."""
+"""How long a stream still counts as alive after the member that wrote its record has left the group. If its query restarts, the
+query rewrites the records within that time."""
 
 
 class StreamPlan(NamedTuple):
@@ -50,7 +50,7 @@ class GroupReader(Protocol):
         """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
 
     def pause(self) -> None:
-        """Release the resources that only `members` needs, because it will not be called for a while."""
+        """Release what only `members` needs, because that method will not be called for a while."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Question:
     """A request to find out which plans are done, and which members the group has."""
 
     claimed: frozenset[StreamPlan]
-    """The other streams' plans whose ranges are held here."""
+    """The other streams' plans whose ranges this member holds."""
     worth_a_search: frozenset[StreamPlan]
     """The plans for which the other topics' records are searched, if no record in the subscribed topics shows them as done."""
     members: bool
@@ -86,7 +86,7 @@ class ConfirmedPlans:
     """
 
     def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
-        """Start with no answers. Nothing is sent yet.
+        """Start with no answers. No request is sent yet.
 
         Args:
             reader: reads the group's records, on other threads.
@@ -137,7 +137,7 @@ class ConfirmedPlans:
 
         Args:
             holding: the records of this member's partitions.
-            owned: the partitions that this member has, whether it has adopted them yet or not.
+            owned: the partitions that this member has, whether or not it has adopted them.
         """
         unasked = {plan.stream for plan in _claimed(holding) - self._asked_elsewhere}
         return self._alive(owned) | unasked
@@ -166,7 +166,7 @@ class ConfirmedPlans:
 
         Args:
             stream: the stream that asks. Its own commit log settles its own plans.
-            owned: the partitions that this member has, whether it has adopted them yet or not.
+            owned: the partitions that this member has, whether or not it has adopted them.
             holding: the records whose claims should be settled.
             liveness_matters: whether the caller needs to know which other streams are alive.
             interval_s: the minimum number of seconds between two questions.
@@ -189,7 +189,7 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
 
     def take(self) -> bool:
-        """Process the answer if it has arrived. Return whether it was used."""
+        """Process the answer to the current question if it has arrived, and return whether it was used."""
         taken = self._questions.take()
         if taken is None:
             return False
@@ -200,9 +200,9 @@ class ConfirmedPlans:
         self._asked, self._answered = None, self._answered or not outdated
         learned = not isinstance(answer, Exception) and not outdated
         if isinstance(answer, GroupKafkaError):
-            log.info("failed to find out which plans of other streams are done, will retry: %s", answer)
+            log.info("failed to find out which claims other streams have confirmed, will retry: %s", answer)
         elif isinstance(answer, Exception):
-            log.error("finding out which plans of other streams are done failed with an unexpected error", exc_info=answer)
+            log.error("finding out which claims other streams have confirmed failed with an unexpected error", exc_info=answer)
         elif learned:
             self._note(answer)
         if self._unasked is not None:
@@ -211,7 +211,7 @@ class ConfirmedPlans:
         return learned
 
     def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
-        """Ask a question. The caller makes sure that no other question is waiting for its answer."""
+        """Ask on another thread which of these plans are done. The caller makes sure that no other question is open."""
         now = self._clock()
         self._members_asked |= members
         unasked = frozenset() if now < self._failed_until else claimed - self._asked_elsewhere
@@ -239,13 +239,13 @@ class ConfirmedPlans:
         """Return the streams that are running (`rules.alive`), ignoring records whose writer has left the group for good.
 
         Args:
-            owned: the partitions that this member has, whether it has adopted them yet or not.
+            owned: the partitions that this member has, whether or not it has adopted them.
         """
         return alive(self._subscribed, owned, self._abandoned)
 
 
 def find_out(reader: GroupReader, question: Question) -> Answer:
-    """Answer a question from the group's records. Runs on one of the threads of `Questions`.
+    """Find the answer to a question in the group's records. Runs on a thread of `Questions`.
 
     Raises:
         GroupKafkaError: the subscribed topics' records could not be read.
@@ -272,7 +272,7 @@ def find_out(reader: GroupReader, question: Question) -> Answer:
 def _by_former_members(
     commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]
 ) -> list[tuple[TopicPartition, str]]:
-    """Return the partitions whose record was written by none of these members, each with its writer's mark."""
+    """Return the partitions whose record was not written by any of these members, each with its writer's mark."""
     written = {partition: commit.member for partition, commit in commits.items() if isinstance(commit, CommitRecord)}
     return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
 

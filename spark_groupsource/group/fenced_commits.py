@@ -24,7 +24,7 @@ from spark_groupsource.timeouts import FETCH_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 MAX_COMMIT_BYTES = 900_000
-"""The most bytes that the records in one OffsetCommit may take. The coordinator writes them as one batch, which must not exceed
+"""The most bytes that one OffsetCommit's records may take up. The coordinator writes them as one batch, which must not exceed
 the offsets topic's `max.message.bytes` (1,048,588 by default)."""
 
 RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 110
@@ -71,13 +71,13 @@ class FencedCommits:
         cluster_id: str | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Prepare to read and write. Nothing is sent yet.
+        """Prepare to read and write commit records. No request is sent yet.
 
         Args:
             consumer: the member's consumer.
             group_id: the group.
             cluster_id: the cluster's id; `None` if unknown.
-            observer: is told about each commit.
+            observer: receives each commit and its error.
         """
         self.cluster_id = cluster_id
         self._consumer = consumer
@@ -122,7 +122,7 @@ class FencedCommits:
             The records in each commit, once the group has accepted it.
 
         Raises:
-            TopicNotFound: some records' topics do not exist. Raised after all other records are written.
+            TopicNotFound: some records' topics do not exist. Raised after all other records have been written.
             GroupKafkaError: see `commit`. Records that have not been yielded may or may not have been written.
         """
         missing: TopicNotFound | None = None

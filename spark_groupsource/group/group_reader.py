@@ -39,7 +39,7 @@ class GroupReader:
         everywhere: Callable[[], Collection[TopicPartition]],
         cluster_id: str | None,
     ) -> None:
-        """Prepare the clients. Nothing is sent yet.
+        """Prepare the clients. No request is sent yet.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -77,7 +77,7 @@ class GroupReader:
             try:
                 found += self._fetch(part).values()
             except (NotAuthorized, TopicNotFound) as error:
-                log.info("the group's records for some topics cannot be read, and are skipped: %s", error)
+                log.info("skipping the group's records for topics that cannot be read: %s", error)
                 found += self._readable(part)
         return found
 

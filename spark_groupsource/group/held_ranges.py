@@ -41,12 +41,12 @@ class HeldRanges:
         """Start with no held ranges.
 
         Args:
-            policy: The user's choice.
+            policy: The user's choice (`heldClaims`).
             fresh: Whether the checkpoint was new and empty when the stream started.
         """
         self.policy = policy
         self._dead_since: Mapping[PartitionPlan, float] = {}
-        """The time since when every answer has shown these plans' streams as dead."""
+        """When each plan's stream was first found to be dead. Every answer since then has confirmed it."""
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
@@ -97,7 +97,7 @@ class HeldRanges:
         self._noted_at = now
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget partitions that this member no longer has. If they come back, their held ranges' time starts over."""
+        """Forget partitions that this member no longer has. If they come back, their held ranges' time limits start over."""
         self._dead_since = {plan: since for plan, since in self._dead_since.items() if plan.partition not in partitions}
 
     def to_reread(
@@ -158,11 +158,11 @@ class HeldRanges:
         self._warn_of_earlier(_held(records, stream))
         reread_after_s = self.policy.reread_after_s
         if reread_after_s is None:
-            fate = "only that stream reads them, when its query restarts from its checkpoint (heldClaims=hold)"
+            fate = "only that stream will read them, once its query restarts from its checkpoint (heldClaims=hold)"
         elif reread_after_s == 0:
-            fate = "this query reads them in its next micro-batch (heldClaims=reread)"
+            fate = "this query will read them in its next micro-batch (heldClaims=reread)"
         else:
-            fate = f"if they are not confirmed within {reread_after_s:.0f} s, this query reads them (heldClaims=reread-after)"
+            fate = f"if they are not confirmed within {reread_after_s:.0f} s, this query will read them (heldClaims=reread-after)"
         of_plans: dict[tuple[str, int], list[tuple[TopicPartition, OwedRange]]] = defaultdict(list)
         for partition, record in records.items():
             for owed in record.owed:
@@ -193,7 +193,7 @@ class HeldRanges:
         self._warned |= unwarned
         log.warning(
             "this query is new: its checkpoint was empty when it started. Queries that are not running now have claimed but not "
-            "confirmed %d offsets in %d partitions: streams %s. This query leaves these ranges to those queries, and reads "
+            "confirmed %d offsets in %d partitions: streams %s. This query will leave these ranges to those queries, and read "
             "everything else. To get every record once, restart those queries from their checkpoints. This query may run "
             "alongside them. If it was meant to continue from one of their checkpoints, and the path was changed by mistake, "
             "stop it, run it again from its current checkpoint with trigger(availableNow=True), so that it leaves nothing "
@@ -216,12 +216,12 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
 
 
 def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
-    """Return the time at which the first of these ranges was claimed, as text for a log line."""
+    """Return the earliest time at which one of these ranges was claimed, as text for a log line."""
     times = [owed.since for _, owed in ranges if owed.since is not None]
     return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "an unknown time"
 
 
 def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
-    """Return how many finished offsets count as lag because of this range. It is 0 unless the range is its partition's lowest."""
+    """Return how many finished offsets count as lag because of this range: 0 unless it is its partition's lowest."""
     held = record.lowest_claim
     return held.finished_lag if held is not None and held.claim == owed else 0

@@ -46,7 +46,7 @@ BLOCKED_AFTER_S = 2.0
 """How long a claim may wait for another member to adopt a partition before this member stops draining its own, in seconds."""
 
 SETTLE_INTERVAL_S = 2.0
-"""The minimum time between two checks by plans whether other streams have confirmed the ranges held for them, in seconds."""
+"""How many seconds must pass before another plan checks again whether other streams have confirmed their held ranges."""
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
 """How often held ranges are rechecked between two triggers, in seconds. The next trigger may be an hour away."""
@@ -60,7 +60,7 @@ class Claims:
 
     granted: Ranges
     waiting: frozenset[TopicPartition]
-    """Partitions whose claim waits, because this member does not own them and no other member has adopted them yet."""
+    """Partitions whose claim has to wait, because this member does not own them and no other member has adopted them yet."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Ledger:
     # Called from any thread.
 
     def report_durable(self, stream: str, plan: int) -> None:
-        """Note a report that Spark's commit log has `plan` of `stream`; `close_reported` acts on it."""
+        """Note a report that Spark's commit log has this plan of the stream. `close_reported` acts on the report."""
         self._closing.report(stream, plan)
 
     @property
@@ -157,7 +157,7 @@ class Ledger:
         """Note the commits for all partitions of the subscribed topics, and refuse to start if the checkpoint is behind them.
 
         Raises:
-            CheckpointBehindGroup: some record shows plans of this stream that its checkpoint does not have.
+            CheckpointBehindGroup: a record shows plans of this stream that its checkpoint lacks.
         """
         self._held_ranges.note_earlier_claims(commits)
         refuse_behind(self._stream, commits)
@@ -213,7 +213,7 @@ class Ledger:
         self._publish()
 
     def idle(self) -> None:
-        """Do the work between two polls: close finished plans' claims, drop settled ranges, and continue adopting partitions.
+        """Do the work due between polls: close finished plans' claims, drop settled ranges, and continue adopting partitions.
 
         Raises:
             GroupKafkaError: an error that is not retriable, or that has lasted longer than `patience_s`.
@@ -254,7 +254,7 @@ class Ledger:
     # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: every partition was tried once, and some are adopted or none can be.
+        """Return whether planning can begin: every partition has been tried once, and some are adopted or none can be.
 
         None can be adopted if the group assigned none, or only partitions of deleted topics. If ranges are held for other
         streams, planning also waits for the first answer about which of them are done.
@@ -460,7 +460,7 @@ class Ledger:
         try:
             write()
         except TopicNotFound as error:
-            log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
+            log.info("leaving the claims of plan %d in a deleted topic to the next plan: %s", self._stream.durable, error)
 
     def _warn_if_invisible(self) -> None:
         """Warn once if a plan is finished but this stream owns no partition whose record could show that to other members."""
@@ -533,7 +533,7 @@ def _records_after(
 
 
 def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, int]:
-    """Return the number of offsets held for other streams in each partition that has any."""
+    """Return the number of offsets held for other streams in each partition that has such offsets."""
     return {
         partition: sum(entry.range.size for entry in owed)
         for partition, record in records.items()

@@ -1,4 +1,4 @@
-"""Runs a member of the group, on the one thread that uses the consumer.
+"""Runs this driver's group member, on the only thread that uses the consumer.
 
 librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits forever. So one
 thread does everything: it polls, and it runs other threads' commands between polls. While it waits in `on_revoke`, it runs them
@@ -45,7 +45,7 @@ POLL_INTERVAL_S = 0.05
 """The longest time between two polls if no command arrives. Commands are served immediately."""
 
 LOOK_AT_MEMBER_EVERY_S = 0.5
-"""How often other threads that wait check whether the member has ended, or librdkafka has noted a request without an answer."""
+"""How often waiting threads check whether the member has left or failed, or librdkafka has logged a request timeout."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long a new member that has its epoch waits for the callback with its partitions."""
@@ -89,7 +89,7 @@ class Assignment:
     partitions: frozenset[TopicPartition] = frozenset()
     """Every partition that this member has, including the draining ones."""
     draining: frozenset[TopicPartition] = frozenset()
-    """The partitions among these that the group has revoked but this member has not released yet."""
+    """The partitions that the group has revoked but this member has not released yet."""
     generation: int = -1
     """The generation (classic) or the member epoch (KIP-848); -1 before the first assignment."""
     member_id: str = ""
@@ -113,7 +113,7 @@ class Member:
             consumer_settings: librdkafka settings of a group member.
             subscription: topic names, or one pattern that starts with `^`.
             drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight.
-            observer: is told about assignments and rebalances.
+            observer: receives this member's assignments and rebalances.
 
         Raises:
             OptionError, AuthenticationFailed: see brokers.client.make_client.
@@ -154,7 +154,7 @@ class Member:
     # Called from any thread.
 
     def start(self, ledger: Ledger) -> None:
-        """Start joining the group, and return without waiting. `ledger` is called on the consumer's thread on every change."""
+        """Start joining the group, and return without waiting. The consumer's thread calls `ledger` on every change."""
         self._ledger = ledger
         self._thread.start()
 
@@ -168,8 +168,8 @@ class Member:
             GroupKafkaError: the member failed instead.
         """
         for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
-            # Read this before checking for a failure: a member that fails is marked as joined after that, and would seem to
-            # have joined.
+            # Read this before checking for a failure: a member that fails is marked as joined afterwards, and would
+            # seem to have joined.
             joined = self._has_joined
             self._raise_failure()
             if joined:
@@ -248,7 +248,7 @@ class Member:
             self._move(State.JOINING)
             self._subscribe()
             while not self._closing and self.failure is None:
-                # There are no commands until the first assignment. That arrives in a callback inside `poll`, and `poll` does not
+                # There are no commands until the first assignment. It arrives in a callback inside `poll`, and `poll` does not
                 # return just because it has served a callback.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
@@ -259,7 +259,7 @@ class Member:
             self._fail(error)
         except KafkaException as error:
             self._fail(self._explained(error.args[0]))
-        except Exception as error:  # noqa: BLE001 -- the query must be told about every error that ends this thread
+        except Exception as error:  # noqa: BLE001 -- the query must be told about every error that stops this thread
             self._fail(MembershipError(f"The member of group {self._group_id} failed with an unexpected error: {error!r}"))
         finally:
             self._leave()
@@ -318,7 +318,7 @@ class Member:
         if error is None:
             raise MembershipError("The group's consumer fetched a record, which it must never do. Please report this as a bug.")
         if error.code() == KafkaError._MAX_POLL_EXCEEDED:
-            log.warning("this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins the group")
+            log.warning("this driver was paused for longer than kafka.max.poll.interval.ms; rejoining the group")
         elif ends_member(error, has_joined=self._has_joined):
             raise self._explained(error)
         else:
@@ -336,7 +336,7 @@ class Member:
             self._fail(self._explained(error))
         elif not repeated or time.monotonic() >= self._silent_until:
             self._silent_until = time.monotonic() + TROUBLE_INTERVAL_S
-            log.warning("the Kafka client says: %s", error.str())
+            log.warning("the Kafka client reports: %s", error.str())
 
     def _read_epoch(self) -> None:
         """Keep up with the KIP-848 member epoch, which rises without a callback and reaches callbacks too late.
@@ -441,7 +441,8 @@ class Member:
         while not self._closing and self._ledger.in_flight(partitions):
             if deadline.over:
                 log.warning(
-                    "[%s] are released with ranges in flight, which remain claimed by this stream (handoff.drainTimeout)",
+                    "releasing [%s] with ranges still in flight, because handoff.drainTimeout has expired. This stream keeps its "
+                    "claims",
                     _listed(partitions),
                 )
                 break
@@ -459,11 +460,11 @@ class Member:
         partitions = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
-            "[%s] are lost: the group has removed this driver, which rejoins, or their topics were deleted. Their claims remain "
-            "in the group",
+            "lost [%s]: either the group has removed this driver, which will rejoin, or the topics were deleted. Claims on these "
+            "partitions remain in the group",
             _listed(partitions),
         )
-        # Commit nothing more, because another member may own the partitions by now. It holds open claims for this stream.
+        # Commit nothing more, because another member may own the partitions by now, and will hold this stream's open claims.
         self._guarded(lambda: self._ledger.lost(partitions))
         self._unassign(consumer)
         if not self._closing:
@@ -471,7 +472,7 @@ class Member:
             self._publish(self.assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run one step of a callback, and make the member fail if it raises. If a callback raised, librdkafka would fetch."""
+        """Run one step of a callback. If it raises, make the member fail instead, because librdkafka would start fetching."""
         try:
             step()
         except GroupKafkaError as error:

@@ -1,6 +1,6 @@
 """Asks the brokers about acquired partitions before they are adopted: where they start, and whether their topics were recreated.
 
-The questions run on other threads, because a leader may take a long time to answer. The rules that use the answers are in
+The requests run on other threads, because a leader may take a long time to answer. The rules that use the answers are in
 handoff/rules.py.
 
 An answer is valid only for the acquisition for which it was requested. If the partition was lost in the meantime, the answer is
@@ -32,7 +32,7 @@ class BrokersAnswer:
     starting: Mapping[TopicPartition, int]
     """Where to start (inclusive) in partitions without a commit and in recreated topics."""
     topic_ids: Mapping[str, str | None]
-    """As in `losses.LogState.ids`."""
+    """The topics' ids, as in `losses.LogState.ids`."""
     unknown: Collection[TopicPartition]
     """Partitions that cannot be adopted now, because their leader does not answer or their topic was deleted."""
     losses: list[PartitionLoss]
@@ -103,7 +103,7 @@ def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 
 
 AskBrokers = Callable[[Stream, Mapping[TopicPartition, GroupCommit]], BrokersAnswer]
-"""Asks the brokers for everything that an adoption depends on. It may be slow."""
+"""A function that asks the brokers for everything that an adoption depends on. It may be slow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +204,8 @@ def warn_of_another_cluster(commits: Mapping[TopicPartition, GroupCommit]) -> No
     copied = [partition for partition, commit in commits.items() if isinstance(commit, Foreign) and commit.cluster_id]
     if copied:
         log.warning(
-            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query continues from their "
-            "offsets, and ignores the ranges that were claimed there. Records in those ranges may be duplicated",
+            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query will continue from "
+            "their offsets, and ignore the ranges that were claimed there. Records in those ranges may be duplicated",
             len(copied),
             min(copied),
         )

@@ -1,7 +1,7 @@
 """Passes work between the consumer's thread and other threads, so that the consumer's thread never waits.
 
-Work and answers travel through `SimpleQueue`s. A signal handler may interrupt any thread, and unlike the lock of a Future or an
-Event, the lock of a SimpleQueue cannot be held by the very thread that it interrupts.
+Work and answers travel through `SimpleQueue`s. A signal handler may interrupt any thread. Unlike a Future's or an Event's
+lock, a SimpleQueue's lock is never held by the thread that the handler interrupts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 Reply = SimpleQueue[tuple[bool, Any]]
-"""Receives whether a step succeeded, and what it returned or raised."""
+"""A queue that receives whether a step succeeded, and what it returned or raised."""
 
 
 class Commands:
@@ -58,9 +58,9 @@ class Commands:
 
 
 class Questions(Generic[Q, A]):
-    """Answers slow questions to brokers on other threads, each on its own, and keeps the answers until they are taken.
+    """Asks brokers slow questions, each on its own thread, and keeps the answers until they are taken.
 
-    A single thread asks and takes.
+    A single thread calls `ask` and `take`.
     """
 
     def __init__(self, find_out: Callable[[Q], A], *, thread: str) -> None:
@@ -79,14 +79,14 @@ class Questions(Generic[Q, A]):
         threading.Thread(target=self._answer, args=(question,), name=self._thread, daemon=True).start()
 
     def take(self) -> tuple[Q, A | Exception] | None:
-        """Return the oldest answer with its question, or `None` if there is none. If asking failed, it is an exception."""
+        """Return the oldest answer (an exception if asking failed) with its question, or `None` if there is none."""
         try:
             return self._answers.get_nowait()
         except Empty:
             return None
 
     def _answer(self, question: Q) -> None:
-        """Answer a question on the question's own thread."""
+        """Find the answer to a question, on the question's own thread."""
         answer: A | Exception
         try:
             answer = self._find_out(question)

@@ -38,6 +38,6 @@ A range that is still open when another stream adopts the partition is owed to t
 Records can also disappear from Kafka before they are read. `losses` detects that, and decides where the partition continues.
 
 The callbacks are in group/member.py. group/ledger.py carries out the rules, group/fenced_commits.py writes the records, and
-query/cycle.py plans, claims and confirms. docs/design.md explains why each rule is as it is. tests/simulation drives these
-functions through histories of crashes.
+query/cycle.py plans, claims and confirms. docs/design.md explains the reason for each rule. tests/simulation drives
+these functions through histories of crashes.
 """

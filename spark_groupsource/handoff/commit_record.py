@@ -79,7 +79,7 @@ class OwedRange(NamedTuple):
     start: Offset
     end: Offset
     since: WallClock | None = None
-    """When it was claimed, by the clock on its stream's host. `None` if the record had no room for the time."""
+    """When the range was claimed, by the clock on its stream's host. `None` if the record had no room for the time."""
 
     @property
     def range(self) -> OffsetRange:
@@ -137,9 +137,9 @@ class CommitRecord(PlainModel):
     stream: StreamName = Field(alias="s")
     """The stream that wrote the record."""
     logged: PlanNumber = Field(alias="n")
-    """The newest plan in that stream's offset log when the record was written. -1: none."""
+    """The newest plan in the writer's offset log when the record was written. -1: none."""
     done: PlanNumber
-    """The newest plan in that stream's commit log when the record was written. -1: none."""
+    """The newest plan in the writer's commit log when the record was written. -1: none."""
     next: Offset
     """The position: the next offset that the partition's owner reads."""
     open: tuple[OpenRange, ...] = ()
@@ -149,9 +149,9 @@ class CommitRecord(PlainModel):
     claimed_at: WallClock | None = Field(default=None, alias="at")
     """When the open ranges were claimed. `None` if there are none, or if the time is unknown."""
     topic_id: TopicId | None = Field(default=None, alias="t")
-    """The topic to which all these offsets belong. `None` if the writer did not know it."""
+    """The id of the topic to which the offsets belong. `None` if the writer did not know it."""
     cluster_id: ClusterId | None = Field(default=None, alias="c")
-    """The topic's cluster. `None` if the writer did not know it."""
+    """The id of the topic's cluster. `None` if the writer did not know it."""
     member: MemberMark | None = Field(default=None, alias="m")
     """The member that wrote the record. `None` if it did not know its own id."""
     epoch: int | None = Field(default=None, exclude=True)
@@ -161,7 +161,7 @@ class CommitRecord(PlainModel):
 
     @property
     def open_as_owed(self) -> tuple[OwedRange, ...]:
-        """The open ranges in the form in which another stream that adopts the partition owes them to this one."""
+        """The open ranges, as ranges that another stream will owe to this one if it adopts the partition."""
         return tuple(OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
 
     @property
@@ -256,7 +256,7 @@ def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
 
 
 def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
-    """Return pairs of neighbouring ranges owed to the same stream for the same plan, each with the distance between them."""
+    """Return pairs of neighboring ranges owed to the same stream for the same plan, each with the distance between them."""
     claims = sorted((*record.owed, *record.open_as_owed), key=_start)
     return [
         (upper.start - lower.end, lower, upper)
@@ -287,7 +287,7 @@ class OtherFormat(NamedTuple):
     offset: int
     version: int
     stream: str = ""
-    """The stream that wrote it."""
+    """The stream that wrote the record."""
     done: int = -1
     """That stream's newest plan that is done. -1: none, or not recorded."""
 

@@ -43,7 +43,7 @@ class LogState:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """End offsets (exclusive)."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epochs of these ends."""
+    """The leader epochs of the partitions' ends."""
     diverging: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     """The offsets, below the positions, at which logs were truncated. From there on a log has other records, or none. `None` if
     the leader has no epoch as old as the position's."""
@@ -155,7 +155,7 @@ def partition_losses(
 def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | None:
     """Return the offset below `position` at which a log was truncated, or `None` if it was not. The log's end must be known.
 
-    If the log has grown again since, it may end above that offset.
+    If the log has since grown again, it may end above that offset.
     """
     end = logs.ends[partition]
     if partition not in logs.diverging:
@@ -300,7 +300,7 @@ class CutDoubts:
         for partition in cut.keys() - self._since.keys():
             log.warning(
                 "%s: its log seems to be truncated at %s, below records that it should have. The answer may come from a leader "
-                "that has been replaced, so the query does not read this partition until the brokers have given the same answer "
+                "that has been replaced, so the query will not read this partition until the brokers have given the same answer "
                 "for %.0f s",
                 partition,
                 cut[partition].resume,
@@ -377,5 +377,9 @@ def _lines_of(losses: Sequence[PartitionLoss]) -> str:
 def warn(losses: Iterable[PartitionLoss]) -> None:
     """Warn about each loss, and about where the query continues in that partition (`failOnDataLoss=false`)."""
     for loss in losses:
-        outcome = "nothing more is read from this partition" if loss.resume is None else f"the query continues at {loss.resume}"
+        outcome = (
+            "nothing more will be read from this partition"
+            if loss.resume is None
+            else f"the query will continue at {loss.resume}"
+        )
         log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, outcome)

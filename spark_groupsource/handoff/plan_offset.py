@@ -12,14 +12,14 @@ Spark keeps only end offsets, so the start of a newly acquired partition is not 
 They start at the offset that the options gave when the stream began. Each list covers consecutive partitions, and its key is the
 first one. A start is an offset, or a description of it if the leader did not answer: -1 is the end, and `[time]` is the first
 record that is not older than that time (ms since 1970). With `null`, the options at the time of adoption decide. Every other
-partition without a commit is read from its beginning, so a stream that starts from `earliest` has no starts.
+partition without a commit is read from the beginning, so a stream that starts from `earliest` has no starts.
 
 A plan is divided into the same tasks whenever Spark runs it, because sinks rely on that (docs/sink.md). So the offset has the
 values of `minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for an option that was not set), and the
 rule by which small ranges from several partitions share a task (`shared`, see `Sharing`).
 
 `epochs` has the leader epoch of each partition in `ranges` when it was planned, in lists like those in `starts`: no record below
-the end of its ranges had a later epoch. Tasks use it to recognise a log that was truncated and has grown again. The epoch is
+the end of its ranges had a later epoch. Tasks use it to recognize a log that was truncated and has grown again. The epoch is
 missing if the leader did not answer, or if the brokers do not report epochs.
 
 `topics` distinguishes a topic from a later one with the same name. `cluster` distinguishes the cluster from another one to which
@@ -72,7 +72,7 @@ Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
 """Where a partition starts: at an offset, at its end, at a time, or, if `None`, as the options say when it is adopted."""
 
 LONGEST_READABLE = 40
-"""How many characters of the query's name a stream's name includes at most."""
+"""The most characters of the query's name that a stream's name includes."""
 
 Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
 """The minimum number of tasks, and the maximum number of offsets in one task; `None` for no limit (`pieces`)."""
@@ -142,7 +142,7 @@ class PlanOffset(PlainModel):
 
         Args:
             group: The consumer group.
-            starts: Where existing partitions start, except those that are read from their beginning.
+            starts: Where existing partitions start, except those that are read from the beginning.
             topics: Their topics' ids, where known.
             cluster: The cluster's id, if known.
             name: The user's name for the query. The stream's name begins with it, without characters that are not allowed.
@@ -228,7 +228,7 @@ class PlanOffset(PlainModel):
         cut: Cut,
         epochs: Mapping[TopicPartition, int],
     ) -> PlanOffset:
-        """Return the offset of the plan that follows this one. It has everything that a run needs to replay the plan.
+        """Return the offset of the plan that follows this one. The offset has everything that a run needs to replay the plan.
 
         Args:
             ranges: As in `build`.
@@ -307,7 +307,7 @@ class PlanOffset(PlainModel):
 
     @functools.cached_property
     def start_of(self) -> Starts:
-        """Where partitions without a commit start, except those that are read from their beginning."""
+        """Where partitions without a commit start, except those that are read from the beginning."""
         return _by_partition(self.starts)
 
     @functools.cached_property
@@ -361,7 +361,7 @@ def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping
 
 @functools.lru_cache(maxsize=4)
 def _read(text: str) -> PlanOffset:
-    """Parse an offset, with a cache.
+    """Parse an offset, or return it from a cache.
 
     Spark passes the same few offsets in each of its calls, and an offset with thousands of partitions takes a long time to parse.
 

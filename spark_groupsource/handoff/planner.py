@@ -164,7 +164,7 @@ def tasks(
 def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
     """Return the parts of a task's pieces that the task may read, if any.
 
-    A task without granted parts is kept, so that every task keeps its number, by which a sink recognises it in a replay.
+    A task without granted parts is kept, so that every task keeps its number, by which a sink recognizes it in a replay.
 
     Args:
         task: One of `tasks`, made from all of the plan's ranges.

@@ -52,9 +52,9 @@ class Stream:
     ranges: Ranges = field(default_factory=dict)
     """The ranges of plan `logged`. Each partition's last range starts at its position and may be empty."""
     topics: Mapping[str, str] = field(default_factory=dict)
-    """The ids of these ranges' topics, where known."""
+    """The ids of the topics in `ranges`, where known."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epoch of each of these partitions when plan `logged` was made: no record in its ranges has a later one."""
+    """Each partition's leader epoch when plan `logged` was made: no record in its ranges has a later one."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def adopt(
 
     Raises:
         CheckpointBehindGroup: As in `refuse_behind`.
-        CommitRecordUnreadable: The record is in a format that this version does not read.
+        CommitRecordUnreadable: The record is in a format that this version cannot read.
     """
     if isinstance(commit, OtherFormat):
         raise unreadable(partition, commit)
@@ -383,7 +383,7 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
 
 
 def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
-    """Return the record for a log that was truncated at `end`, below the position, and may have grown again since.
+    """Return the record for a log that was truncated at `end`, below the position, and may since have grown again.
 
     The partition continues at `end`. Claims above `end` are dropped. `epoch` is the log's current leader epoch, if known.
     """
@@ -453,7 +453,7 @@ def claim(
         now: Seconds since 1970, recorded with the claim so that people can see how old it is.
 
     Raises:
-        CheckpointBehindGroup: As `refuse_behind`.
+        CheckpointBehindGroup: As in `refuse_behind`.
         CommitRecordUnreadable: The record is in a format that this version cannot read, and may hold ranges for this stream.
     """
     if isinstance(commit, OtherFormat):

@@ -58,7 +58,7 @@ class AssignmentWait:
         """Wait for a partition before the first plan of a run. If none arrives in time, log a warning and return.
 
         Args:
-            session: this run's membership of its group.
+            session: this run's membership in its group.
             stream: the stream as its checkpoint describes it.
             topics_exist: returns whether any subscribed topic exists. If none does, there is nothing to wait for.
             is_stopping: returns whether the query is being stopped and will not plan anything.
@@ -77,8 +77,8 @@ class AssignmentWait:
             return  # they have not been adopted yet, and the reason has been logged
         unseen = stream.durable >= 0 and with_offsets(stream.ranges)
         log.warning(
-            "the group gave this run no partition within %.0f s: other members own all of them. A run of Trigger.AvailableNow "
-            "or Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",
+            "the group gave this run no partition within %.0f s: other members own all of them. A Trigger.AvailableNow or "
+            "Trigger.Once run will end without reading new records; a continuous query is a standby until a member leaves.%s",
             waits_s,
             f" Other queries may still treat ranges that stream {stream.name} has confirmed as held until it owns a partition "
             "again."
@@ -92,7 +92,7 @@ class AssignmentWait:
         Args:
             assignment: the group's current assignment for this run.
             read: the partitions that this run has adopted and whose end is known. An assigned partition is added once the
-                brokers have answered for it. If they do not answer for too long, the run fails.
+                brokers have answered about it. If they do not answer for too long, the run fails.
             target: the partitions that the run must read.
         """
         self.note(assignment)
@@ -111,6 +111,7 @@ class AssignmentWait:
         if self._clock() - self._seen_at < REBALANCE_S:
             return False
         log.warning(
-            "the group has taken all partitions from this run, so it ends now. Their new owners, or the next run, read the rest",
+            "the group has taken all partitions from this run, so it is ending now. Their new owners or the next run will read "
+            "the rest",
         )
         return True

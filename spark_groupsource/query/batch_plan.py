@@ -145,7 +145,7 @@ def _committing(
 
 
 def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
-    """Return the group's commits. First check that it is a consumer group, without members if the read will commit."""
+    """Return a consumer group's commits. Refuse other kinds of groups and, if the read will commit, groups with members."""
     group = GroupAdmin(options.client_settings())
     if options.commit_offsets:
         with contextlib.suppress(GroupNotFound):  # then it has no members

@@ -2,7 +2,7 @@
 
     latestOffset(start, limit)   `start` is in the commit log, so its claims are confirmed and the next plan is made
     (offset log written)
-    partitions(start, end)       `end` is in the offset log, so its ranges are claimed, whether Spark runs it first or again
+    partitions(start, end)       `end` is in the offset log, so its ranges are claimed, whether it is new or replayed
     (tasks, sink, commit log)    the claims are closed as soon as this process learns of the commit log (durable_watch.py)
     latestOffset(start=end) ...
 
@@ -44,8 +44,8 @@ LAST_REPORT_S = 2.0
 this report, right before or after it stops the query."""
 
 LAST_READ_S = 0.5
-"""How long a run whose driver has died waits to find out whether its last plan is durable. No report can come, so it only reads
-the checkpoint once."""
+"""How long a run whose driver has died waits to find out whether its last plan is durable. No report can come, so the run only
+reads the checkpoint once."""
 
 
 class Cycle:
@@ -88,7 +88,7 @@ class Cycle:
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
         self._request: bytes | None = None
-        """The newest request to plan nothing new that an empty plan has answered."""
+        """The newest request to stop planning that this run has answered with an empty plan."""
         self._durable_watch = DurableWatch(options.checkpoint_location, self.session, self._reports)
         self._planned_at: float | None = None
         self._moved = False
@@ -112,7 +112,7 @@ class Cycle:
         self._watch.fix_target(self.session.deadline)
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        """Return the next plan, or `None` if there are no new offsets, too few of them, or the query is being stopped.
+        """Return the next plan, or `None` if there are no new offsets or too few, or the query is being stopped.
 
         Plan `start.plan` is durable now, so its claims are confirmed.
 
@@ -169,7 +169,7 @@ class Cycle:
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         """Make one plan from the current records and logs, or return `None` if there is nothing to read."""
         began = time.monotonic()
-        # 1. Take the current records, and ask which held ranges were confirmed. The answer arrives while the logs are examined.
+        # 1. Take the current records, and ask which held ranges are confirmed. The answer arrives while the logs are examined.
         plan_input = self.session.step(Ledger.begin_plan)
         # 2. Compare the positions with the logs before planning, and continue after lost records. A plan from an old position
         #    would have ranges that no longer exist, or would skip a recreated topic's first records.
@@ -191,11 +191,11 @@ class Cycle:
         #    are confirmed. Partitions that have moved since step 1 are left out: a claim would wait for their next owners.
         planned = self.session.step(Ledger.propose, wanted)
         if not with_offsets(planned):
-            # No claim follows whose commit would also confirm the last plan. Confirm it now, or its records keep counting as lag.
+            # No claim follows, so no commit would confirm the last plan. Confirm it now, or its records keep counting as lag.
             self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, time.monotonic() - began, None)
             return None
-        # 5. Make the offset for Spark's offset log.
+        # 5. Create the offset for Spark's offset log.
         assignment = self.session.assignment
         offset = start.following(
             planned,
@@ -226,13 +226,13 @@ class Cycle:
             raise OffsetError(
                 f"The checkpoint has offsets from two streams, {start.stream} and {end.stream}, because it was edited or merged."
             )
-        # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
+        # Spark always runs batch 0. Without records, the batch's end is the offset before the first plan (-1).
         self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
         # 1. Join if this is the first call after a restart. This may take minutes, but the plan cannot become durable meanwhile.
         self.session.become_member(stream, end)
         # 2. Read the checkpoint before anything is claimed. If it belongs to another stream, it may show plans as durable that
-        #    are not. Their claims would be closed, and a restart would not read their records.
+        #    are not. These plans' claims would be closed, and a restart would not read their records.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = time.monotonic()
@@ -277,7 +277,7 @@ class Cycle:
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log.
 
-        Its claims are closed immediately if a partition is draining, otherwise with the next commit.
+        The claims of `end` are closed now if a partition is draining, otherwise with the next commit.
         """
         self.session.begin_call()
         stream = self._stream(end, end.plan)
@@ -330,14 +330,14 @@ class Cycle:
         self._warned_of_claims = True
         log.warning(
             "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. If a "
-            "partition moves during that time, it is released with its claim unconfirmed, and other clients in the group read "
-            "the range again. Use smaller micro-batches, or raise handoff.drainTimeout",
+            "partition moves during that time, it is released with its claim unconfirmed, and other clients in the group will "
+            "read the range again. Use smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,
         )
 
     def _min_offsets(self) -> int:
-        """Return how many offsets the next plan waits for (`minOffsetsPerTrigger`): 0 for the first one and with AvailableNow."""
+        """Return how many offsets the next plan needs (`minOffsetsPerTrigger`): 0 for the first plan and with AvailableNow."""
         if self._planned_at is None or self._watch.target is not None:
             return 0
         is_due = (time.monotonic() - self._planned_at) * 1000 >= self._options.max_trigger_delay_ms
@@ -356,9 +356,9 @@ class Cycle:
             if not self._moved:
                 self._moved = True
                 log.warning(
-                    "the checkpoint belongs to Kafka cluster %s, but this is cluster %s: the query continues from the group's "
-                    "committed offsets, and does not rerun its last micro-batch. If that micro-batch was not finished, its "
-                    "records may be duplicated",
+                    "the checkpoint belongs to Kafka cluster %s, but this is cluster %s: the query will continue from the "
+                    "group's committed offsets, and will not rerun its last micro-batch. If that micro-batch was not finished, "
+                    "its records may be duplicated",
                     offset.cluster,
                     cluster_id,
                 )

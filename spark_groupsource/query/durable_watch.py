@@ -1,10 +1,10 @@
 """Finds out when Spark has finished the newest claimed plan, so that its claims are closed before the next trigger.
 
-Spark's next `latestOffset` also shows that, but it may be an hour away, and after the last micro-batch it never comes. So two
-threads check one place each, and either place is enough: the report of the driver's program (`driver_reports`), and the commit
-log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). A file system that hangs blocks only
-its own thread. The threads pass what they find to the ledger, which decides whether to believe it (`Ledger.report_durable`). They
-sleep when no plan is claimed.
+Spark's next `latestOffset` call shows it too, but may be an hour away, and never comes after the last micro-batch. So two threads
+check one place each, and either place is enough: the report from the driver's program (`driver_reports`), and the checkpoint's
+commit log (`durable_plans`, if the reader has the `checkpointLocation` option). A file system that hangs blocks only its own
+thread. The threads pass what they find to the ledger, which decides whether to believe it (`Ledger.report_durable`). They sleep
+while no plan is claimed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ READ_CHECKPOINT_EVERY_S = 1.0
 """How often to read the checkpoint."""
 
 PAUSE_PER_READ = 4
-"""The pause after a slow read of the checkpoint, as a multiple of the time it took. There is none while a partition drains."""
+"""The pause after a slow read of the checkpoint, as a multiple of the time it took. No such pause while a partition drains."""
 
 LONGEST_PAUSE_S = 30.0
 """The longest pause after a slow read."""
 
 CLOSED_S = 20.0
 """How long a stopped run tries to close the claims of a durable plan. The commit has to wait while other members rejoin the
-group, for example when several queries of the group are stopped together."""
+group, for example when several of the group's queries are stopped together."""
 
 UNREPORTED_S = 10.0
 """How long claims may stay open until the next trigger without a warning, if nothing reports durable plans."""
@@ -55,7 +55,7 @@ class Claim:
     stream: str
     plan: int
     made: bool
-    """Whether all of its claims have been made. Until then the plan cannot be durable."""
+    """Whether all of the plan's claims have been made. Until then the plan cannot be durable."""
     at: float
 
 
@@ -66,7 +66,7 @@ class _Poller:
         """Prepare the thread. `start` starts it.
 
         Args:
-            name: the end of the thread's name.
+            name: the last part of the thread's name.
             read: reads, and returns how many seconds to sleep, or `None` to sleep until `wake` is called.
         """
         self._read = read
@@ -147,7 +147,7 @@ class DurableWatch:
         """Prepare to watch a plan that is about to be claimed.
 
         Raises:
-            CheckpointOfAnotherStream: `checkpointLocation` is not the checkpoint of this query.
+            CheckpointOfAnotherStream: `checkpointLocation` is not this query's checkpoint.
         """
         if self._reported(stream) is not None:
             self._can_notice = True
@@ -202,7 +202,7 @@ class DurableWatch:
         self._wake()
 
     def _raise_failure(self) -> None:
-        """Raise the error if the checkpoint was found to belong to another stream."""
+        """Raise an error if the checkpoint was found to belong to another stream."""
         if self._failure is not None:
             raise self._failure
 
@@ -320,7 +320,7 @@ class DurableWatch:
         try:
             return self._reports.read(stream)
         except ReportsUnavailable as error:
-            self._warn_once("%s. The driver program's reports of finished micro-batches are not read", error)
+            self._warn_once("%s. The driver program's reports of finished micro-batches will not be read", error)
             return None
 
     def _warn_if_nothing_is_reported(self) -> None:

@@ -1,6 +1,6 @@
 """Before each plan and each claim, checks whether records have disappeared from Kafka, and warns about each loss once.
 
-This module asks the brokers and decides how often. `handoff.losses` has the rules, and `session` acts on a loss.
+This module asks the brokers, and decides how often to ask. `handoff.losses` has the rules, and `session` acts on a loss.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S, RETRY_INTERVAL_S, cu
 log = logging.getLogger(__name__)
 
 ASK_FOR_STARTS_EVERY_S = 10.0
-"""How long plans may overlook expired records. The tasks that are supposed to read these records detect it anyway."""
+"""How long plans may overlook expired records. The tasks that are supposed to read them detect the loss anyway."""
 
 RECHECKS = 3
 """How many times a plan asks the brokers again before it treats a loss as real."""
@@ -55,9 +55,9 @@ class Target:
     ends: Mapping[TopicPartition, int]
     """The end of each subscribed partition when the run started (exclusive)."""
     ids: Mapping[str, str | None]
-    """Their topics' ids at that time."""
+    """The topics' ids when the run started."""
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The leader epochs of these ends, where known."""
+    """The leader epochs of `ends`, where known."""
 
 
 class LossWatch:
@@ -77,21 +77,21 @@ class LossWatch:
         self._ask_for_ids_at = -math.inf
         self._ask_for_starts_at = -math.inf
         self._reported: dict[TopicPartition, PartitionLoss] = {}
-        """The latest loss of each partition. Earlier ones cannot recur."""
+        """The latest loss of each partition. Earlier losses cannot recur."""
         self._deleted: set[TopicPartition] = set()
         self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
-        # One checks the positions, the other one the target.
+        # The first checks the positions, the second the target.
         self._truncations, self._truncations_of_target = (
             Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000) for _ in range(2)
         )
         self.target: Target | None = None
-        """Set by `fix_target`."""
+        """This run's target, once `fix_target` has set one."""
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The end of each owned partition when the logs were last examined (exclusive), except logs that seem to be cut off."""
+        """The end of each owned partition when the logs were last examined (exclusive), except logs that seem truncated."""
         self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The leader epochs of these ends, where known."""
+        """The leader epochs of `ends`, where known."""
         self.ids: Mapping[str, str | None] = MappingProxyType({})
-        """The topics' ids at that time, as in `losses.LogState.ids`. Empty if the query was idle."""
+        """The topics' ids when the logs were last examined, as in `losses.LogState.ids`. Empty if the query was idle."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:
@@ -117,8 +117,8 @@ class LossWatch:
         else:
             unknown = sorted(set(partitions) - ends.keys())
             log.warning(
-                "this run does not read %d partitions, because their leaders did not answer within assignmentTimeout: %s. The "
-                "next run reads their records",
+                "this run skips %d partitions, because their leaders did not answer within assignmentTimeout: %s. The next run "
+                "will read their records",
                 len(unknown),
                 listed(unknown, 20),
             )
@@ -177,7 +177,7 @@ class LossWatch:
     def deleted_ranges(self, stream: Stream) -> Sequence[PartitionLoss]:
         """Return the ranges of the stream's plan whose topic was deleted, so that no member can read or adopt them.
 
-        An id is never used for another topic, so every later attempt finds the same ranges.
+        A topic id is never reused, so every later attempt finds the same ranges.
 
         Raises:
             DataLossError: a range is below the AvailableNow target.

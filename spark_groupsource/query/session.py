@@ -1,4 +1,4 @@
-"""Keeps a run's membership of its group: joins, runs the ledger's steps, and decides what to do after an error (`action_after`).
+"""Keeps a run's membership in its group: joins, runs the ledger's steps, and decides what to do after an error (`action_after`).
 
 The steps run on the consumer's thread (`Member.call`).
 """
@@ -104,7 +104,7 @@ class Session:
         observer: Observer = UNOBSERVED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without a membership. Nothing is sent yet.
+        """Start without a membership. No request is sent yet.
 
         Args:
             options: the source's options.
@@ -229,7 +229,7 @@ class Session:
                 # Log the text: a log handler that keeps the error would keep the earlier member and its clients alive.
                 reason = str(error)
                 log.warning(
-                    "this driver leaves the group and rejoins it as a new member, because a commit got no response: %s", reason
+                    "this driver is leaving the group to rejoin it as a new member, because a commit got no response: %s", reason
                 )
             # The commit may still be on its way. If it arrived after the next claim, it would undo that claim. Reading the
             # commits back would not reveal it, but brokers refuse it once its member has left the group.
@@ -282,12 +282,12 @@ class Session:
                 self.deadline.pause_after(refused, RETRY_LATER_S)
 
     def _earlier_member_still_counts(self) -> bool:
-        """Return whether the group may be full because it still counts this run's earlier member, whose session is not over."""
+        """Return whether the group may be full because this run's earlier member, whose session has not expired, still counts."""
         member = self._newest
         return self._has_been_member and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
-        """Return the real reason for a refusal: `NotAConsumerGroup` if it is not a consumer group, otherwise the error itself."""
+        """Return the real reason for a refusal: `NotAConsumerGroup` if the group is of another kind, else the error itself."""
         if type(refused) is MembershipError:
             try:
                 with GroupAdminProcess(self._options.client_settings()) as group:
@@ -299,7 +299,7 @@ class Session:
         return refused
 
     def _join_once(self, stream: Stream) -> tuple[Member, Ledger]:
-        """Make a member and its ledger, join the group with them, and wait for the assignment."""
+        """Create a member and its ledger, join the group with them, and wait for the assignment."""
         options = self._options
         self._observer.joining(stream.name)
         client_settings = named(options.client_settings(), stream.name)
@@ -334,7 +334,7 @@ class Session:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        # Read the group's commits before joining: a query whose checkpoint is behind the group must end without taking a
+        # Read the group's commits before joining: a query whose checkpoint is behind the group must fail without taking a
         # partition from other members, and every claim that exists now was made before this query started.
         ledger.note_group(self._fetch_commits(member, cluster_id))
         member.start(ledger)
@@ -376,7 +376,7 @@ class Session:
                 if member.call(ledger.ready):
                     return
         trouble = member.last_trouble
-        reason = "." if trouble is None else f"; {explain(trouble, 'the Kafka client says')}"
+        reason = "." if trouble is None else f"; {explain(trouble, 'the Kafka client reports')}"
         owned = member.assignment.partitions
         member.close()
         if owned:
@@ -392,7 +392,7 @@ class Session:
             f"max.poll.interval.ms times out. `groupkafka describe --group {self._options.group_id}` shows the members."
         )
 
-    # Steps of the ledger.
+    # Ledger steps.
 
     def once(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a ledger step once, on the consumer's thread.
@@ -445,7 +445,7 @@ class Session:
     def _prepare_retry(self, error: GroupKafkaError, deadline: Deadline) -> Action:
         """Act on a step's error, and wait a moment before the step is repeated. Raise the error if it must not be repeated."""
         action = action_after(error)
-        # Every later step raises the error with which the member failed, even if that is retriable.
+        # Every later step raises the error with which the member failed, even if that error is retriable.
         if action in {Action.REJOIN, Action.END} or error is self.member.failure:
             raise error
         if action is Action.GIVE_UP_TOPIC:
@@ -466,7 +466,7 @@ class Session:
     def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
         """Raise `DataLossError` if `failOnDataLoss=true`, otherwise warn about each loss once."""
         if losses and self._options.fail_on_data_loss:
-            # The query commits again before it ends, and brokers accept no commit for a deleted topic.
+            # The query commits again before it stops, and brokers accept no commit for a deleted topic.
             self._give_up(losses)
             refuse(losses)
         self._loss_watch.warn(losses)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class StartingOffsets:
     """Returns the starting offsets of partitions without a commit.
 
-    The options gave these offsets when the stream began. Partitions that were added later are read from their beginning.
+    The options gave these offsets when the stream began. Partitions that were added later are read from the beginning.
 
     Used on the runner's main thread. The survey's threads only call the object itself.
     """
@@ -34,10 +34,10 @@ class StartingOffsets:
     def __init__(
         self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start without a stream. Nothing is sent yet.
+        """Start without a stream. No request is sent yet.
 
         Args:
-            options: the options of the source.
+            options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
             clock: returns seconds, monotonic.
@@ -58,7 +58,7 @@ class StartingOffsets:
         """Whether the stream has not planned yet. Then a start that cannot be found is a mistake in the options."""
 
     def for_new_stream(self, partitions: Collection[TopicPartition]) -> Starts:
-        """Return where these partitions start in a new stream, except those that are read from their beginning.
+        """Return where these partitions start in a new stream, except those that are read from the beginning.
 
         If a leader does not answer within a few seconds, the start stays as the options describe it.
 
@@ -76,8 +76,8 @@ class StartingOffsets:
         else:
             unanswered = sorted(asked.keys() - found.keys())
             log.warning(
-                "the leaders of %d partitions do not answer: %s. The query looks up these partitions' starting offsets once the "
-                "leaders answer",
+                "the leaders of %d partitions do not answer: %s. The query will look up these partitions' starting offsets once "
+                "the leaders answer",
                 len(unanswered),
                 listed(unanswered, 20),
             )
@@ -118,7 +118,7 @@ class StartingOffsets:
         *,
         read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
     ) -> None:
-        """Update `needed`, at most every ASK_GROUP_EVERY_S. Nothing is sent if no start is needed.
+        """Update `needed`, at most every ASK_GROUP_EVERY_S. No request is sent if no start is needed.
 
         This also retries starts that are not known yet, so a late leader delays them by no longer than that interval.
 

@@ -76,7 +76,7 @@ def without_waiting(
         log.warning(
             "the last micro-batch of stream %s leaves out %s: the query no longer subscribes to the topic, and no other member "
             "has adopted the partitions within %d ms (assignmentTimeout). The micro-batch had not claimed the ranges, so the "
-            "group's position remains before them. A query in this group that subscribes to the topic reads them",
+            "group's position remains before them. A query in this group that subscribes to the topic will read them",
             stream.name,
             with_ranges(stream, unsubscribed),
             patience_ms,

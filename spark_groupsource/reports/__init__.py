@@ -1,1 +1,1 @@
-"""Small files on the driver's host through which the processes of one driver and its queries inform each other."""
+"""Exchanges small files between the processes of one driver and its queries, on the driver's host."""

@@ -1,4 +1,4 @@
-"""Files through which the driver's program and the runner exchange which plan is durable, and that a query is being stopped.
+"""Exchanges files between the driver's program and the runner, to report durable plans and to stop queries gracefully.
 
 A stream has up to three files. Each is named after the driver's process and the stream, because another driver may run on a copy
 of the checkpoint, with the same stream but its own plans.

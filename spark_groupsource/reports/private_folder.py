@@ -13,7 +13,7 @@ from spark_groupsource.errors import ReportsUnavailable
 
 FILES_KEPT_S = 24 * 3600.0
 """How long a file is kept after it was last replaced, in seconds. A killed driver leaves its files behind. All other files are
-read within seconds, or within hours during a graceful stop with such a `timeout_s`."""
+read within seconds, or within hours during a graceful stop whose `timeout_s` is that long."""
 
 
 class PrivateFolder:
@@ -86,7 +86,7 @@ class PrivateFolder:
         mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
         if not stat.S_ISDIR(found.st_mode) or not mine:
             raise ReportsUnavailable(
-                f"{self.folder} is not a folder that only this user may enter. Remove it, or set TMPDIR to another folder for "
+                f"{self.folder} is not a folder that only this user can access. Remove it, or set TMPDIR to another folder for "
                 "the driver and its program"
             )
 

@@ -15,7 +15,7 @@ from typing import Any
 from spark_groupsource.reports.private_folder import PrivateFolder
 
 _FIELDS = ("batch", "written", "skipped", "commit")
-"""The names in the file of a report's fields after the run, in their order."""
+"""The names of a report's fields in the file, in order. `run_id` is only in the file's name."""
 _LONGEST = 500
 _RUN = re.compile(r"[0-9a-f-]{1,36}")
 _MOST = 2**63 - 1

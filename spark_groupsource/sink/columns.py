@@ -1,4 +1,4 @@
-"""Checks and converts the columns that the sink writes: the same as in Spark's own Kafka sink, by name, in any case and order."""
+"""Checks and converts the columns that the sink writes: those of Spark's own Kafka sink, by name, in any case and order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _problems(schema: StructType, topic: str | None) -> Iterator[str]:
             yield f"There are {count} columns named {name} (names are not case-sensitive). Rename all but one of them."
     if VALUE not in counts:
         yield (
-            f"The column value is missing, which holds the values of the records. Add it as {_TEXT_OR_BYTES}, for example with "
+            f"The value column, which holds the records' values, is missing. Add it as {_TEXT_OR_BYTES}, for example with "
             'selectExpr("to_json(struct(*)) AS value").'
         )
     if topic is None and TOPIC not in counts:
@@ -126,7 +126,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _plain_headers(column: pa.Array) -> pa.Array:
-    """Return the `headers` column as lists whose keys and values have such buffers (see `_plain`)."""
+    """Return the `headers` column as lists whose keys and values have offset and data buffers (see `_plain`)."""
     kind = column.type
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and all(part.type in _PLAIN for part in kind.value_type):
         return column

@@ -31,7 +31,7 @@ class Undelivered(NamedTuple):
     error: KafkaError
     topic: str
     partition: int
-    """-1: no partition had been chosen yet."""
+    """The row's partition. -1: none had been chosen yet."""
     size: int
     """The size of the key, the value and the headers, in bytes."""
 
@@ -52,7 +52,7 @@ FENCED = frozenset(
 """Errors that mean that another producer has taken the transactional id, or that the transaction timed out."""
 
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
-"""Errors for rows that are not sent because their transaction had already failed."""
+"""Errors for rows that were not sent because their transaction had already failed."""
 
 UNREACHED = UNANSWERED | {
     KafkaError._MSG_TIMED_OUT,
@@ -142,7 +142,7 @@ _TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
 """Advice for a failed request to read or commit a token."""
 
 explain_token = partial(explain, advice_of=_TOKEN_ADVICE, missing_acl=_SINK_ACL)
-"""Converts the error of such a request."""
+"""Converts the error from a request to read or commit a token."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
@@ -162,7 +162,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
     Args:
         error: The error.
         doing: The step that failed, for the message.
-        reported: The errors that librdkafka has reported in the background, which show why no broker answers.
+        reported: The errors that librdkafka has reported in the background, which may show why no broker answers.
     """
     if error.code() in UNREACHED:
         refused = [error for error in reported.values() if is_refused(error) or is_limit(error)]

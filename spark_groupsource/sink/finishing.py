@@ -1,4 +1,4 @@
-"""Finishes a micro-batch on the driver: ends leftover transactions, checks a replay, and commits the driver's token."""
+"""Finishes a micro-batch on the driver: aborts leftover transactions, checks a replay, and commits the driver's token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tasks(NamedTuple):
     number: int
     """The number of tasks."""
     rows: int
-    """How many of their rows are in the topic, whether they were written now or earlier."""
+    """How many of the tasks' rows are in the topic, whether they were written now or earlier."""
     topics: tuple[str, ...]
     """The topics that the tasks wrote to."""
     wrote: frozenset[int] = frozenset()
@@ -67,8 +67,8 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         # 1. Read the driver's token: is this the first micro-batch of a run, which may be a replay?
         before = tokens.read_driver()
         first = may_be_a_replay(before, run)
-        # 2. End the transactions that earlier attempts left open, before step 3 reads their tokens. Otherwise, such a transaction
-        #    could commit afterwards, and the topic would have its rows in addition to this attempt's.
+        # 2. Abort the transactions that earlier attempts left open, before step 3 reads their tokens. Otherwise, one could commit
+        #    afterwards, and the topic would have its rows in addition to this attempt's.
         ended = _end_earlier_attempts(settings, names, tokens, tasks, first=first)
         # 3. Compare the tasks' rows with those that were written before.
         if first:
@@ -95,11 +95,11 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
 def _end_earlier_attempts(
     settings: SinkSettings, names: Names, tokens: TokenStore, tasks: Tasks, *, first: bool
 ) -> Mapping[int, Mark]:
-    """End the transactions of tasks that had rows in an earlier attempt but have none now, and return the marks of these tasks.
+    """Abort the transactions of tasks that had rows in an earlier attempt but have none now, and return these tasks' marks.
 
-    A task without rows does not take its transactional id, so it does not end a transaction that an earlier attempt left open.
-    `read_committed` consumers see nothing after that transaction until it ends. A task without a mark has neither a transaction
-    nor a token from this micro-batch.
+    A task without rows does not take its transactional id, so it does not abort a transaction that an earlier attempt left open.
+    `read_committed` consumers see nothing after that transaction until it is aborted. A task without a mark has neither a
+    transaction nor a token from this micro-batch.
     """
     # In the first micro-batch of a run, an earlier run may have had more tasks.
     without_rows = {*tasks.empty, *range(tasks.number, tokens.read_reach())} if first else tasks.empty & tasks.retried
@@ -110,7 +110,7 @@ def _end_earlier_attempts(
 
 
 def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> None:
-    """End the transactions of a micro-batch that Spark has aborted, best effort: killed workers may have left theirs open.
+    """Abort the transactions of a micro-batch that has failed, best effort: killed workers may have left theirs open.
 
     Args:
         settings: How the query writes.
@@ -134,7 +134,7 @@ def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> 
 
 
 def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> None:
-    """Take a transactional id, which ends any transaction that another producer has open under this id.
+    """Take a transactional id, which aborts any transaction that another producer has open under this id.
 
     Args:
         settings: How the query writes.
@@ -149,6 +149,6 @@ def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> Non
         producer.connect(CONNECT_S)
         retried(producer, producer.init_transactions, patience_s, TRY_S)
     except KafkaException as failed:
-        raise failure(failed.args[0], f"ending the transaction of {name}", producer.errors) from None
+        raise failure(failed.args[0], f"aborting the transaction of {name}", producer.errors) from None
     finally:
         producer.close()

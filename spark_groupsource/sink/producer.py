@@ -30,13 +30,13 @@ class Producer(Protocol):
         """Reset counts and reports for the next task. The previous task's rows must all have been delivered."""
 
     def connect(self, timeout_s: float) -> bool:
-        """Wait for a broker connection, and return whether there is one. Without this, other calls wait longer for it."""
+        """Wait for a broker connection, and return whether there is one. Without this wait, later calls take longer."""
 
     def note_errors(self) -> None:
         """Add the errors that librdkafka has reported so far to `errors`."""
 
     def init_transactions(self, timeout_s: float) -> None:
-        """Take the transactional id, which ends its open transaction and fences all earlier producers with this id.
+        """Take the transactional id, which aborts its open transaction and fences all earlier producers with this id.
 
         Raises:
             KafkaException: The id was not taken. If the error is retriable, call this again.
@@ -67,7 +67,7 @@ class Producer(Protocol):
         """The topics of the rows that have been counted."""
 
     def refuse_undelivered(self) -> None:
-        """Check whether a row has been refused so far.
+        """Raise an error if a row has been refused so far.
 
         Raises:
             NotDelivered: A row was refused, or was not delivered.
@@ -131,9 +131,9 @@ def retried(producer: Producer, step: Callable[[float], None], patience_s: float
 
     Args:
         producer: The producer.
-        step: One of its methods, which takes the time that one try may take.
+        step: One of its methods, which takes the time limit for one attempt.
         patience_s: How long to try, in seconds.
-        try_s: How long one try may take at most, in seconds.
+        try_s: The time limit for one attempt, in seconds.
 
     Raises:
         KafkaException: The step was refused, or there was no answer in time.

@@ -32,7 +32,7 @@ class Choice(NamedTuple):
     """The user's choice for the one micro-batch that an error named."""
 
     rewrite: int | None = None
-    """The `rewriteBatch` option: write this micro-batch again, whatever is already in the topic. No row is missing then."""
+    """The `rewriteBatch` option: write this micro-batch again, whatever is already in the topic. This choice loses no row."""
     skip: int | None = None
     """The `skipBatch` option: write nothing more of this micro-batch. This choice duplicates no row."""
 
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
     prefix: str
     topics: frozenset[str]
-    """The topics on which the tokens were committed."""
+    """The topics for which the tokens were committed."""
     driver: BatchToken | None
     tasks: Mapping[int, Token]
     unreadable: bool = False
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
     """What a task does with its rows."""
 
     write: bool
-    """Whether the task writes them. If not, it only reads them, to compare or count them."""
+    """Whether the task writes its rows. If not, it only reads them, to compare or count them."""
     before: Written | None = None
     """The rows from this task and micro-batch that are already in the topic. The same rows are never written again."""
 

@@ -1,4 +1,4 @@
-"""The settings for a query that writes. In a separate module, so that processes that only unpickle them import no client."""
+"""The settings for a query that writes. They have their own module, so that unpickling them imports no client."""
 
 from __future__ import annotations
 

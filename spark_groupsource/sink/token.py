@@ -18,8 +18,8 @@ one.
 
     {"v":4,"q":…,"run":…,"open":{"at":…,"host":…,"pid":…}}
 
-`q` is the query's id, `run` is its run, and `at` is a time in seconds since 1970. `open` becomes `null` when the driver has ended
-the task's transaction.
+`q` is the query's id, `run` is its run, and `at` is a time in seconds since 1970. `open` becomes `null` once the driver has made
+sure that the task has no open transaction.
 
 Any client can commit to any group, so metadata in any other form is refused.
 """
@@ -65,7 +65,7 @@ class Written(NamedTuple):
 
 
 class Token(NamedTuple):
-    """The micro-batch that a sink task wrote last."""
+    """A sink task's token: the last micro-batch that the task wrote."""
 
     query: str
     """The query's id."""
@@ -127,7 +127,7 @@ class Mark(NamedTuple):
     query: str
     run: str
     open: Opener | None
-    """The process that may have it open. `None`: the transaction has ended."""
+    """The process that may have the transaction open. `None`: it is no longer open."""
 
     @property
     def offset(self) -> int:
@@ -236,7 +236,7 @@ def _mark(commit: Committed, group: str, query: str) -> Mark:
 
 
 def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[str, Any]:
-    """Return the metadata's fields, which must be exactly these and `v`, `q` and `run`.
+    """Return the metadata's fields, which must be exactly `names`, `v`, `q` and `run`.
 
     Raises:
         ValueError: The sink did not write the metadata.

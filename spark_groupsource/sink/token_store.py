@@ -153,10 +153,11 @@ class TokenStore:
         return reach
 
     def commit_mark(self, task: int, run: str, topics: Collection[str] = ()) -> None:
-        """Commit a mark that a task may have an open transaction, unless this process has recently done so in this run.
+        """Mark that a task may have an open transaction, unless this process has recently done so in this run.
 
-        If the query's next run has fewer tasks, its driver uses the marks to find the transactions that it has to end, and the
-        tasks that may have written. Each task has its own group for its mark, because tasks commit their marks at the same time.
+        If the query's next run has fewer tasks, its driver uses the marks to find the transactions that it has to abort, and
+        the tasks that may have written. Each task has its own group for its mark, because tasks commit their marks
+        at the same time.
 
         Args:
             task: The task's number.
@@ -176,7 +177,7 @@ class TokenStore:
                 self._marked[group, run] = time.monotonic()
 
     def commit_ended(self, tasks: Iterable[int], run: str, topics: Collection[str]) -> None:
-        """Replace the marks of tasks whose transactions have ended, best effort: a leftover mark only costs time.
+        """Replace the marks of tasks without an open transaction, best effort: a leftover mark only costs time.
 
         Args:
             tasks: The tasks' numbers.
@@ -190,7 +191,7 @@ class TokenStore:
                 for topic in self._read(group) or self._topics_for_driver(topics):
                     self._client(group).commit(topic, ended.offset, ended.metadata())
             except GroupKafkaError as refused:
-                log.info("%s: could not be updated, so the next run checks this task again: %s", group, refused)
+                log.info("%s: could not be updated, so the next run will check this task again: %s", group, refused)
             self._close(group)
 
     def commit_driver(self, token: BatchToken, topics: Iterable[str]) -> None:

@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 TOPIC_ASKED_S = 3.0
 """How long the driver keeps asking for a missing topic, and a task waits for its topics' `max.message.bytes`. All brokers know a
-new topic within this time. Without an answer to a task, its batches are small."""
+new topic within this time. A task that gets no answer uses small batches."""
 
 TOPIC_KNOWN_S = 30.0
-"""How long the driver relies on the answer. Asking in every micro-batch would take time, and topics are rarely deleted."""
+"""How long the driver assumes that a topic still exists. Asking in every micro-batch takes time; topics are rarely deleted."""
 
 TOPIC_LIMIT_KEPT_S = 300.0
-"""How long a process relies on the answer. The process of a failed task exits, so the next attempt asks again."""
+"""How long a process keeps a topic's `max.message.bytes`. A failed task's process exits, so the next attempt asks again."""
 
 SETTING = "batch.size"
 LARGEST = 1_000_000
@@ -155,7 +155,7 @@ _kept: dict[tuple[str, str], tuple[int | None, float]] = {}
 
 
 def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
-    """Request the limits of topics. Topics whose limit should be requested again are missing from the result."""
+    """Request topics' limits. Topics whose limit should be requested again are missing from the result."""
     admin = make_admin_client(settings, LastError())
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     found: dict[str, int | None] = {}

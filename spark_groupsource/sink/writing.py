@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 
 PARTITIONS_KNOWN_S = 30.0
 """How long a task keeps retrying because a broker does not know a partition that another broker has named. Brokers learn about
-added partitions within seconds, and a broker that is cut off from the cluster is replaced after its session (9 s)."""
+added partitions within seconds, and a broker that is cut off from the cluster is replaced once its session expires (9 s)."""
 
 REFUSAL_S = 1.0
 """How long a task whose transaction has failed waits for a refused row to be reported."""
 
 COORDINATOR_BELIEVED_S = 1.0
-"""How old a coordinator lookup may be when a task reads its token. A broker that is cut off from the cluster is replaced after
-its session (9 s)."""
+"""How old a coordinator lookup may be when a task reads its token. A broker that is cut off from the cluster is replaced once
+its session expires (9 s)."""
 
 
 class Attempt(NamedTuple):
@@ -68,14 +68,14 @@ class _KeptFailed(Exception):
 
 
 class Report(NamedTuple):
-    """The result of a task that has finished writing."""
+    """What a task reports after it has finished writing."""
 
     written: int = 0
-    """The number of rows that it wrote."""
+    """The number of rows that the task wrote."""
     skipped: int = 0
     """The number of rows that were already in the topic."""
     left: int = 0
-    """The number of rows that it did not write because the user set `skipBatch`."""
+    """The number of rows that the task did not write because the user set `skipBatch`."""
     topics: tuple[str, ...] = ()
     commit_s: float = 0.0
     """How long it took to commit the transaction or, with at-least-once, to deliver the last rows."""
@@ -98,7 +98,7 @@ class RememberedRows:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows that have been yielded so far are remembered, so that they can be yielded again."""
+        """Whether all rows yielded so far are remembered, so that they can be yielded again."""
         return self._kept is not None
 
     def from_the_first(self, before_forgetting: Callable[[], None] = lambda: None) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ class RememberedRows:
         try:
             return next(self._rows, None)
         except BaseException:
-            # The input was cut off. Iterating over it again would end without an error, as if there were no more rows.
+            # The input is incomplete. Iterating over it again would end without an error, as if there were no more rows.
             self._kept = None
             raise
 
@@ -133,8 +133,8 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
         settings: How the query writes.
         names: The query's names.
         attempt: The task attempt.
-        batches: Its rows. The iterator must raise an error if the input was cut off. Otherwise, some of the rows would be
-            committed as if they were all of them.
+        batches: Its rows. The iterator must raise an error if the input is incomplete. Otherwise, some of the rows would
+            be committed as if they were all of them.
 
     Raises:
         CheckpointBehindSink, WrittenElsewhere, BatchUnknown, ReplayDiffers, TokenUnreadable: See rules.py.
@@ -151,7 +151,7 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
         # If a crash leaves a transaction open, `read_committed` consumers wait until it times out. So the timeout is short by
         # default, but a task that has already outlasted it gets the longest one that brokers allow by default.
         client = {**client, "transaction.timeout.ms": str(settings.longest_transaction_ms)}
-    # Set at the first such failure, because Spark may have taken longer than this to provide the rows.
+    # Set at the first `_NotKnownYet`, because Spark may have taken longer than this to provide the rows.
     deadline: Deadline | None = None
     while True:
         try:
@@ -175,7 +175,7 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
 _OUTLASTING: set[str] = set()
 """The queries with a transaction in this process that took more than half of the default timeout."""
 
-_NEW_PRODUCER = "the reused producer has failed, so a new one writes the task's rows: %s"
+_NEW_PRODUCER = "the reused producer has failed, so a new one will write the task's rows: %s"
 
 
 def _begun(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> RememberedRows | None:
@@ -192,7 +192,7 @@ def _begun(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Remembe
 def _lent(
     client: Mapping[str, str], settings: SinkSettings, topics: Collection[str], attempt: Attempt | None = None
 ) -> tuple[Hashable, Producer, bool]:
-    """Take a kept producer out of the pool, or make a new one.
+    """Take a kept producer out of the pool, or create a new one.
 
     Args:
         client: The producer's settings, except for its batch size.
@@ -252,7 +252,7 @@ def _write_as(client: Mapping[str, str], settings: SinkSettings, names: Names, a
             if open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
     except SystemExit:
-        # When a JVM dies, the rows are cut off and Spark sends a signal at nearly the same time. So the signal may have
+        # When a JVM dies, the rows end early and Spark sends a signal at nearly the same time. So the signal may have
         # interrupted `close`. The transaction would then stay open, and `read_committed` consumers would wait until it times out.
         # A second signal cannot interrupt this call (`ended_by_signals`).
         close()
@@ -352,8 +352,8 @@ class _TaskWriter:
             # The clients for step 2 look up their coordinators during step 1. Without a broker, each of them would try to connect
             # 70 times a second.
             tokens.connect(task, run)
-        # 1. Take the id. This fences every earlier attempt of the task and ends its transaction, so it can no longer commit
-        #    anything.
+        # 1. Take the id. This fences every earlier attempt of the task and aborts its transaction, so it can no longer
+        #    commit anything.
         began = time.monotonic()
         retried(self._producer, self._producer.init_transactions, TRANSACTION_S, TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
@@ -378,9 +378,9 @@ class _TaskWriter:
             raise type(unknown)(f"{unknown}\nThis task now has {self._count(rows).rows} rows of it.") from None
         if not plan.write:
             return self._report_unwritten(plan.before, self._count(rows))
-        # 4. Leave a mark before the transaction begins. If this process dies and the next run has fewer tasks, only the mark
-        #    tells that run's driver to end the transaction. Without it, `read_committed` consumers would wait until the
-        #    transaction times out.
+        # 4. Leave a mark before the transaction begins. If this process dies and the next run has fewer tasks, the mark
+        #    is the only sign that makes that run's driver abort the transaction. Otherwise, `read_committed` consumers would wait
+        #    until the transaction times out.
         self._commit_mark()
         # 5. Write the rows and the token.
         return self._write_transaction(rows, plan.before)
@@ -439,7 +439,7 @@ class _TaskWriter:
                 self._producer.abort_transaction(ABORT_S)
             except KafkaException as refused:
                 log.info(
-                    "%s: the transaction was not aborted, and the next attempt aborts it: %s", self._id, refused.args[0].str()
+                    "%s: failed to abort the transaction, which the next attempt will abort: %s", self._id, refused.args[0].str()
                 )
             self._open = False
         return self._committed
@@ -448,20 +448,20 @@ class _TaskWriter:
         """Write the rows and the token in a transaction, but abort it if the same rows are already in the topic (`before`)."""
         producer = self._producer
         self._doing = f"writing as {self._id}"
-        # 1. The rows. `read_committed` consumers do not see them until the transaction is committed.
+        # 1. Write the rows. `read_committed` consumers do not see them until the transaction is committed.
         self._open = True  # set first, because a signal right after the next line must not leave the transaction open
         producer.begin_transaction()
         self._began = time.monotonic()
         for batch in rows:
             producer.write(batch)
-        # These are all of the rows: if the input had been cut off, the iterator would have raised an error.
+        # These are all of the rows: if the input were incomplete, the iterator would have raised an error.
         ended = time.monotonic()
         topics = tuple(sorted(producer.topics))
         if before is not None and before == producer.written:
             producer.flush()  # the abort is attempted only once, and has no time to wait for rows
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
-        # 2. The token, in the same transaction. If the token had a separate transaction, a crash in between would leave rows
+        # 2. Send the token in the same transaction. If the token had a separate transaction, a crash in between would leave rows
         #    without a token, and the next attempt would write them again. Each topic gets the token, because a topic that is
         #    deleted later takes its offsets with it. Meanwhile, the last rows are being delivered.
         try:
@@ -514,7 +514,7 @@ class _TaskWriter:
             log.info("%s: the %d rows of micro-batch %d are already in the topic", self._id, now.rows, batch)
             return Report(skipped=now.rows, topics=topics)
         log.warning(
-            "%s: micro-batch %d is in the topic with %d rows from this task. Its %d new rows are not written (skipBatch).",
+            "%s: micro-batch %d is in the topic with %d rows from this task. The task's %d new rows are not written (skipBatch).",
             self._id,
             batch,
             earlier.rows,

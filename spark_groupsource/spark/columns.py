@@ -47,7 +47,7 @@ _DDL = {
     # TIMESTAMP may mean TIMESTAMP_NTZ (spark.sql.timestampType).
     "timestamp": "TIMESTAMP_LTZ",
 }
-"""The DDL names of types for which they differ from `simpleString`."""
+"""The DDL names of types whose `simpleString` differs."""
 
 
 def default_schema(include_headers: bool) -> StructType:

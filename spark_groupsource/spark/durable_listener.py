@@ -61,7 +61,7 @@ class Source:
 
 
 def topics_in(offset: JsonOffset) -> frozenset[str]:
-    """Return the topics that an offset shows to be subscribed."""
+    """Return the topics that an offset shows as subscribed."""
     return frozenset().union(*(offset.get(field, ()) for field in ("ranges", "starts", "topics")))
 
 
@@ -98,7 +98,7 @@ class SharedGroups:
         self._sources: dict[str, Source] = {}
         """The sources by stream name, which stays the same when a query restarts from its checkpoint."""
         self._warned: set[object] = set()
-        """What has been warned about: ids of queries with state, and groups with the ids of the queries that share them."""
+        """The warnings already logged: ids of queries with state, and groups with the ids of the queries that share them."""
 
     def begin(self, application: str) -> None:
         """Forget the queries of an earlier SparkContext, because Spark does not report that they ended with the context."""

@@ -84,7 +84,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
 
     Raises:
         StreamingQueryException: A query has failed. This is the query's own error.
-        NotWithSparkConnect: One is a Spark Connect query. All queries continue to run.
+        NotWithSparkConnect: One of them is a Spark Connect query. All queries continue to run.
     """
     _refuse_connect(queries)
     running = list(queries)
@@ -183,7 +183,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
 
 
 def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
-    """Stop a query with `query.stop()`. If it does not end, add it to `hanging`, so that it is not stopped again, and log it."""
+    """Stop a query with `query.stop()`, unless it is in `hanging`. If it does not stop, log that, and add it to `hanging`."""
     if query in hanging:
         return
     try:
@@ -199,7 +199,7 @@ def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
 
 
 class _Stop:
-    """The graceful stop of one query."""
+    """Stops one query gracefully."""
 
     def __init__(self, query: StreamingQuery, reports: DriverReports, end: Callable[[StreamingQuery], None]) -> None:
         self._query = query
@@ -328,8 +328,8 @@ class _Stop:
                 )
             else:
                 log.warning(
-                    "the source of stream %s has not confirmed its last micro-batch. Its rows are written, but its ranges may "
-                    "remain claimed, as `groupkafka claims` shows. The query confirms them when you restart it",
+                    "the source of stream %s has not confirmed its last micro-batch. The micro-batch's rows are written, but its "
+                    "ranges may remain claimed (see `groupkafka claims`). The query will confirm them when you restart it",
                     stream,
                 )
         return bool(may_be_claimed)

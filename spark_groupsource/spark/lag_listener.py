@@ -47,12 +47,12 @@ class LagSnapshot:
     rows: int
     """The number of rows that the tasks read."""
     lag: Mapping[TopicPartition, int] | None
-    """The offsets left unread in each partition that the driver owned when it planned.
+    """The number of offsets left unread in each partition that the driver owned when it planned.
 
     `None` on Spark before 4.2, which does not ask a source for its lag.
     """
     held: Mapping[TopicPartition, int] | None
-    """The offsets held for other queries at that time (`heldClaims`). `None` if `lag` is `None`."""
+    """The number of offsets held for other queries in each of these partitions (`heldClaims`). `None` if `lag` is `None`."""
     observed: Mapping[str, Mapping[str, Any]]
     """The micro-batch's `DataFrame.observe` metrics, by observation and column."""
 

@@ -34,11 +34,11 @@ def log_to_stderr() -> None:
     """Write the package's log lines to stderr, at the level that the LEVEL environment variable sets.
 
     Spark's Python processes configure no logging. The JVM copies the runner's stderr to the driver's, and a worker's stderr to
-    its executor's. Without a handler, Python would write warnings to stderr as bare text, and drop everything below a warning.
+    its executor's. Without a handler, Python would write warnings to stderr as bare text, and drop everything below WARNING.
     Many processes share one stderr, so each line names the group and the query (subject.py).
 
-    The handler writes a repeated warning once a minute, with the number of lines left out. If the logger already has a handler,
-    it gets no other one.
+    The handler writes a repeated warning once a minute, with the number of suppressed lines. If the logger already has a handler,
+    no second one is added.
 
     Call this in the runner before it plans, and in a worker before each task reads, because Spark's own handler
     (`spark.sql.pyspark.worker.logging.enabled`) exists for only one task.
@@ -63,7 +63,7 @@ def log_to_stderr() -> None:
 
 
 def query_of_task() -> str | None:
-    """Return the id of the streaming query that this task belongs to, or `None` if there is none or Spark does not show it."""
+    """Return the id of the streaming query that this task belongs to, or `None` if there is none or Spark does not name it."""
     context = TaskContext.get()
     query: str | None = None if context is None else context.getLocalProperty(_QUERY_ID)
     return query
@@ -96,7 +96,7 @@ def shown_alone() -> Iterator[None]:
 
 
 def warn_of_blanks(group: str) -> None:
-    """Warn about blanks around a group's name. A query without them is in a different group, and shares no partitions."""
+    """Warn about blanks around a group's name. A query whose group has no blanks is in a different group."""
     if group != group.strip():
         log.warning(
             "kafka.group.id = %r has blanks around the name. To Kafka, they are part of the name, so this is a different group "

@@ -45,11 +45,11 @@ COLLECT_AFTER_OBJECTS = 50_000
 
 
 class _DriversReader:
-    """The parts that the driver's readers share. They are pickled as a `TaskReader`.
+    """The parts that the driver's readers share. Such a reader is pickled as a `TaskReader`.
 
     Args:
         options: The options.
-        columns: The columns to read, or `None` for those of Spark's own Kafka source.
+        columns: The columns to read, or `None` for the columns of Spark's own Kafka source.
     """
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
@@ -171,7 +171,7 @@ class GroupKafkaStreamReader(_DriversReader, DataSourceStreamReader):
         self._speak_for(self._stream_name)
 
     def _speak_for(self, stream: str | None) -> None:
-        """Add the group, stream and, if known, query to every log line. Spark does not tell a source which query it is in."""
+        """Add the group, stream and, if known, query to every log line. Spark does not pass the query's id to a source."""
         self._stream_name = stream
         work_for(group=self._options.group_id, query=self._query_id, stream=stream)
 
@@ -188,7 +188,7 @@ class GroupKafkaStreamReader(_DriversReader, DataSourceStreamReader):
 
 
 class GroupKafkaBatchReader(_DriversReader, DataSourceReader):
-    """The reader for a batch query, which joins no group."""
+    """The reader for a batch query, which does not join the group."""
 
     @shown_alone()
     def partitions(self) -> Sequence[InputPartition]:
@@ -203,7 +203,7 @@ class GroupKafkaBatchReader(_DriversReader, DataSourceReader):
         return [RangePartition(task.ranges, commit=task.commit) for task in plan_batch(self._options)]
 
     def task_reader(self) -> TaskReader:
-        """Return the part of this reader that tasks need, which includes what commits offsets."""
+        """Return the part of this reader that tasks need, with the settings for committing offsets."""
         return TaskReader(self._fetch_settings, self._options.client_settings())
 
 

@@ -138,7 +138,7 @@ def refuse_unsuitable(context: SparkContext) -> None:
         return
     if (context.master or "").startswith("local") and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
         raise WorkersPythonUnsuitable(trouble)
-    log.warning("queries of this session will probably fail: %s", trouble)
+    log.warning("this session's queries will probably fail: %s", trouble)
 
 
 def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> str | None:
@@ -180,7 +180,7 @@ def _trouble_with_answer(program: str, environment: Mapping[str, str], named: st
     Returns `None`, too, if there is no answer in time, as on a slow network file system.
     """
     try:
-        # Start it in this process's folder, which is then on its path, as Spark does.
+        # Start it in this process's working directory, which is then on its path, as Spark does.
         done = subprocess.run(
             [program, "-c", _ASKED],
             env=environment,

@@ -57,7 +57,7 @@ _NO_NUMBER = "This platform does not tell a task which micro-batch it belongs to
 
 @dataclass
 class Done(WriterCommitMessage):
-    """A task's report to the driver, after it has written."""
+    """A task's report to the driver, once the task has written its rows."""
 
     query: str
     """The query's id; empty in a batch write."""
@@ -173,7 +173,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             try:
                 write_report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
             except ReportsUnavailable as unavailable:
-                log.info("micro-batch %d is not reported to a LagListener: %s", batchId, unavailable)
+                log.info("failed to report micro-batch %d to a LagListener: %s", batchId, unavailable)
         if not_written:
             log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, not_written)
         log.info(
@@ -186,7 +186,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Abort the transactions of tasks that have not written, because `read_committed` consumers wait for them.
+        """Abort the transactions of tasks that have not finished writing, because `read_committed` consumers wait for them.
 
         A cancelled task aborts its own transaction, but a task whose worker was killed does not.
         """

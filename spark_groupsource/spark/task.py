@@ -40,7 +40,7 @@ def in_task(reader: Reader) -> Reader:
 
 
 class RangePartition(InputPartition):
-    """One task's work: ranges of one Kafka partition in ascending order, or small ranges of several partitions.
+    """One task's work: ranges of one Kafka partition in ascending order, or small ranges from several partitions.
 
     If none of the plan's ranges for this task are granted, `ranges` is empty. If only parts of a range are granted, there may be
     several ranges in one partition.
@@ -74,9 +74,9 @@ class TaskReader(PromptlyAcknowledged):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records in the task's ranges, as Arrow record batches with the requested columns.
 
-        With `commitOffsets`, the task commits its end offset after Spark has taken its last record. If the job fails later, Spark
-        does not report that to a source. If the log was truncated while the task was reading, nothing is committed, because other
-        records may be stored at these offsets and beyond, now or later.
+        With `commitOffsets`, the task commits its partition's end offset once Spark has consumed the last record. If the job
+        fails later, Spark does not report the failure to a source. If the log was truncated while the task was reading, nothing
+        is committed, because other records may be stored at these offsets and beyond, now or later.
         """
         if not isinstance(partition, RangePartition):
             return  # if a batch read has nothing to read, Spark creates one task without a partition
@@ -102,8 +102,8 @@ class TaskReader(PromptlyAcknowledged):
         if is_cut:
             log.warning(
                 "%s: its log was truncated while this task was reading it, so offset %d was not committed for group %s. The "
-                "group's next read begins at the previous committed offset. It reads everything that the log has by then, "
-                "and may return records that this read has already returned",
+                "group's next read will begin at the previous committed offset. It will read everything that the log has by "
+                "then, and may return records that this read has already returned",
                 done,
                 partition.commit,
                 group,

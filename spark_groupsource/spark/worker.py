@@ -70,7 +70,7 @@ def sees_the_end() -> Callable[[], bool] | None:
 
     The function waits until the JVM has sent the marker or shut down its end of the socket. It consumes nothing from the socket.
     """
-    # Without Spark's daemon, it is not a BufferedReader.
+    # Without Spark's daemon, the file is not a BufferedReader.
     peek: Callable[[int], bytes] | None = getattr(_infile(), "peek", None)
     if peek is None:
         return None

@@ -440,7 +440,7 @@ def rolling_upgrade(run: Run) -> None:
     b.hold_at(Step.AFTER_CLAIM)
     strike(run, b, bystanders=False)
     a.until_failed()
-    assert "wrote format 5 there" in a.failure, a.failure
+    assert "wrote it in format 5" in a.failure, a.failure
     b.start()
     a.upgrade()
     a.start()

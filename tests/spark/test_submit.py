@@ -116,7 +116,7 @@ def test_an_archive_brings_the_environment_to_the_executors_and_a_link_to_the_dr
         with pytest.raises(AssertionError, match=r"ended with status"):
             job_run.finish(400)
         (advice,) = set(
-            re.findall(r"queries of this session will probably fail: .* run `(.+?)` in (.+?)\.$", job_run.log(), re.MULTILINE)
+            re.findall(r"this session's queries will probably fail: .* run `(.+?)` in (.+?)\.$", job_run.log(), re.MULTILINE)
         )
     assert advice == (link.replace("-s", "-sfn"), str(tmp_path))
     subprocess.run(advice[0].split(), cwd=advice[1], check=True)

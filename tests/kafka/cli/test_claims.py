@@ -224,7 +224,7 @@ def test_a_record_in_another_format_is_shown_and_in_the_way_of_a_reset(
     stopped: Callable[..., str], run: Run, version: int
 ) -> None:
     name = stopped(2, OTHER_FORMATS[version])
-    upgrade = f"the commit record of {name}-0 cannot be read: another version of spark_groupsource wrote format {version} there"
+    upgrade = f"the commit record of {name}-0 cannot be read: another version of spark_groupsource wrote it in format {version}"
     for command in ("claims", "describe"):
         shown = run(command, name).output
         assert upgrade in shown

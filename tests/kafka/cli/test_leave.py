@@ -67,7 +67,7 @@ def test_a_group_that_runs_is_refused(filled: Filled, leave: Leave, cluster: Clu
     ("offset", "metadata", "said"),
     [
         (CLAIMED.offset, CLAIMED.metadata(), "{}-0 [6, 9) 3 offsets: stream alpha"),
-        (2, '{"v":5,"s":"alpha"}', "another version of spark_groupsource wrote format 5 there, and this one reads format 4"),
+        (2, '{"v":5,"s":"alpha"}', "another version of spark_groupsource wrote it in format 5, but this version reads format 4"),
     ],
     ids=["claims", "a record of another version"],
 )

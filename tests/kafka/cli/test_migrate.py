@@ -167,7 +167,7 @@ def test_what_the_group_has_committed_is_replaced_only_on_request(
         (
             2,
             '{"v":5,"s":"alpha"}',
-            "the commit record of {}-0 cannot be read: another version of spark_groupsource wrote format 5",
+            "the commit record of {}-0 cannot be read: another version of spark_groupsource wrote it in format 5",
         ),
     ],
     ids=["claims", "a record of another version"],

@@ -167,7 +167,7 @@ def test_a_query_that_did_not_hear_of_a_partition_joins_again_and_who_drains_or_
     until(planning(2, quick, slow, third), "each has its share")
     assert len(owned(quick) | owned(slow) | owned(third)) == 6
     (warning,) = warnings_in(caplog)
-    assert "which this driver does not have" in warning
+    assert "this driver has been missing" in warning
 
 
 @pytest.mark.long

@@ -94,7 +94,7 @@ def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(filled: Fil
     """In a rolling upgrade the newer version's record may owe ranges to anybody."""
     name = filled()
     commit_as_another_client(cluster, f"group-of-{name}", name, 5, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
-    with pytest.raises(CommitRecordUnreadable, match=f"The commit record of {name}-0 cannot be read: .* format 5 there"):
+    with pytest.raises(CommitRecordUnreadable, match=f"The commit record of {name}-0 cannot be read: .* in format 5,"):
         query(name).plan()
 
 
@@ -108,7 +108,7 @@ def test_a_query_that_restarts_stops_if_a_newer_version_has_its_partition(
     a.cycle.stop()
     commit_as_another_client(cluster, f"group-of-{name}", name, 4, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
     a.restart()
-    with pytest.raises(CommitRecordUnreadable, match="format 5 there"):
+    with pytest.raises(CommitRecordUnreadable, match="in format 5,"):
         a.claim()
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4}
 

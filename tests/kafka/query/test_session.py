@@ -66,7 +66,7 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
             for start, to in pairs(one.run_batch()):
                 assert start == end, "the next record"
                 end = to
-    assert caplog.text.count("rejoins it as a new member, because a commit got no response") == 3
+    assert caplog.text.count("to rejoin it as a new member, because a commit got no response") == 3
     assert [ledger() for ledger in ledgers[:2]] == [None, None], "an earlier membership is not kept"
     (sender,) = senders
     with pytest.raises((MemberUnknown, RuntimeError)):

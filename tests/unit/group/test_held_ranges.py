@@ -92,7 +92,7 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
     first, *others = caplog.messages
     assert first.startswith(
         "this query is new: its checkpoint was empty when it started. Queries that are not running now have claimed but not "
-        "confirmed 40 offsets in 1 partitions: streams gone. This query leaves these ranges to those queries, and reads "
+        "confirmed 40 offsets in 1 partitions: streams gone. This query will leave these ranges to those queries, and read "
         "everything else."
     )
     assert all("are held" in text for text in others)
@@ -114,9 +114,9 @@ def test_a_query_whose_ranges_are_held_is_logged_once_for_all_partitions(caplog:
 @pytest.mark.parametrize(
     ("policy", "fate"),
     [
-        (HOLD, "only that stream reads them, when its query restarts from its checkpoint"),
-        (HeldClaims(reread_after_s=0), "this query reads them in its next micro-batch"),
-        (HeldClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query reads them"),
+        (HOLD, "only that stream will read them, once its query restarts from its checkpoint"),
+        (HeldClaims(reread_after_s=0), "this query will read them in its next micro-batch"),
+        (HeldClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query will read them"),
     ],
     ids=str,
 )

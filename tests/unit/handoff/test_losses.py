@@ -213,8 +213,8 @@ def test_the_warning_has_the_range_and_where_the_query_goes_on(caplog: pytest.Lo
         warn([*found(logs(150, 300)), *found(logs(None, None, None))])
     first, second = (record.getMessage() for record in caplog.records)
     assert "orders-3 [100, 150)" in first
-    assert "the query continues at 150 (failOnDataLoss=false)" in first
-    assert "nothing more is read from this partition" in second
+    assert "the query will continue at 150 (failOnDataLoss=false)" in first
+    assert "nothing more will be read from this partition" in second
 
 
 class TestALogThatSeemsToBeCut:

@@ -140,7 +140,7 @@ def _stored(**change: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", [1, 3, 5, 17])
 def test_a_checkpoint_of_another_version_says_so(version: int) -> None:
-    with pytest.raises(OffsetError, match=rf"^The checkpoint cannot be read: another version .* format {version} there"):
+    with pytest.raises(OffsetError, match=rf"^The checkpoint cannot be read: another version .* in format {version},"):
         PlanOffset.parse(_stored(v=version, shape="new"), GROUP)
 
 

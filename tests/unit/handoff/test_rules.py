@@ -86,7 +86,7 @@ class TestAPartitionIsAcquired:
 
     @pytest.mark.parametrize("version", [1, 3, 5])
     def test_whose_record_another_version_wrote_stops_the_query(self, version: int) -> None:
-        found = rf"^The commit record of orders-3 cannot be read: another version .* wrote format {version} there"
+        found = rf"^The commit record of orders-3 cannot be read: another version .* wrote it in format {version},"
         with pytest.raises(CommitRecordUnreadable, match=found):
             adopted(LOGGED, OtherFormat(150, version))
 

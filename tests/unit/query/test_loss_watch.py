@@ -34,10 +34,7 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=0.1)
     watch = LossWatch(options, topics, TopicIds(topics.ids))
     watch.fix_target(Deadline(0.5))
-    assert (
-        "this run does not read 1 partitions, because their leaders did not answer within assignmentTimeout: orders-2."
-        in caplog.text
-    )
+    assert "this run skips 1 partitions, because their leaders did not answer within assignmentTimeout: orders-2." in caplog.text
     assert watch.target is not None
     assert watch.target.ends == {READABLE: 10}
     records = dict.fromkeys([READABLE, WITHOUT_LEADER], CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=ID))

@@ -251,7 +251,7 @@ def test_after_a_commit_without_an_answer_it_leaves_and_takes_the_steps_as_a_new
     run.failures = [CommitOutcomeUnknown("no answer")] * 2
     assert run.as_member(STREAM, NEWEST, run.claimed) == PLAN
     assert (run.left, len(run.time_to_join)) == (2, 3)
-    assert caplog.text.count("rejoins it as a new member, because a commit got no response: no answer") == 2
+    assert caplog.text.count("to rejoin it as a new member, because a commit got no response: no answer") == 2
 
 
 def test_its_patience_counts_from_the_first_answer_that_is_missing(run: Run) -> None:

@@ -33,9 +33,9 @@ def test_only_this_user_may_enter_it_and_a_file_is_replaced(private: PrivateFold
 def test_a_folder_that_others_may_enter_is_refused(private: PrivateFolder, mode: int) -> None:
     private.folder.mkdir()
     private.folder.chmod(mode)
-    with pytest.raises(ReportsUnavailable, match="is not a folder that only this user may enter"):
+    with pytest.raises(ReportsUnavailable, match="is not a folder that only this user can access"):
         private.replace("name", "text")
-    with pytest.raises(ReportsUnavailable, match="is not a folder that only this user may enter"):
+    with pytest.raises(ReportsUnavailable, match="is not a folder that only this user can access"):
         private.content("name", 10)
 
 

@@ -50,7 +50,7 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("ddl", "said"),
         [
-            ("key string", "column value is missing"),
+            ("key string", "The value column, which holds the records' values, is missing"),
             ("value integer", "value cannot be INT: it must be STRING or BINARY"),
             ("value string, key double", "key cannot be DOUBLE"),
             ("value string, topic binary", "topic cannot be BINARY: it must be STRING"),

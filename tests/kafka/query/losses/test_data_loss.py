@@ -38,7 +38,7 @@ def test_what_expired_before_it_was_planned_ends_the_query_or_is_passed_over(
     b = query(name, **GOES_ON)
     b.done = b.logged = a.done
     assert b.run_batch() == {0: (25, 30)}, "each record that is there, once"
-    assert re.search(lost + r".*the query continues at 25", caplog.text)
+    assert re.search(lost + r".*the query will continue at 25", caplog.text)
     assert not b.plan()
 
 
@@ -110,7 +110,7 @@ def test_a_position_beyond_the_log_of_the_same_topic_is_a_log_that_was_cut(
     assert 2 <= time.monotonic() - began < CUT_BELIEVED_LATE_S
     a.cycle.stop()
     b = query(name, **GOES_ON, **brief)
-    until(lambda: b.plan() or re.search(loss + ".*the query continues at 10", caplog.text), "the cut is believed")
+    until(lambda: b.plan() or re.search(loss + ".*the query will continue at 10", caplog.text), "the cut is believed")
     produce(name, [(None, b"x")] * 5)
     assert b.run_batch() == {0: (10, 15)}
 

@@ -196,7 +196,7 @@ def test_a_query_ends_or_reads_the_log_as_it_is_now(fallen: Fallen, number: int,
             until(lambda: one.plan() and False, "the query ends")
     else:
         assert one.run_batch() == {0: (CUT_AT, END)}, "each record of the log as it is now, once"
-        assert re.search(lost + ".*the query continues at 100", caplog.text)
+        assert re.search(lost + ".*the query will continue at 100", caplog.text)
         assert not one.plan()
 
 

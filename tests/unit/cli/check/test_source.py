@@ -95,7 +95,7 @@ def line_of(group: str, **more: Any) -> str:
         (['{"orders":{"0":5}}'], Level.WARNING, "has no offset from this source"),
         (["-", '{"v":{"0":5}}', '{"v":3}'], Level.WARNING, "Set it to the writer's checkpointLocation"),
         ([line_of("a")], Level.ERROR, "belongs to the consumer group 'a', but kafka.group.id is 'billing'"),
-        ([line_of("billing", v=3)], Level.ERROR, "another version of spark_groupsource wrote format 3 there"),
+        ([line_of("billing", v=3)], Level.ERROR, "another version of spark_groupsource wrote it in format 3"),
         ([line_of("billing", v=5)], Level.ERROR, "the query would fail"),
     ],
 )
@@ -130,7 +130,7 @@ def test_an_offset_log_of_a_newer_spark_names_the_location(tmp_path: Path) -> No
     (tmp_path / "offsets" / "10").write_text("v9")
     found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
     assert found.level is Level.WARNING
-    assert found.text.startswith(f"checkpointLocation = {tmp_path}: The file of the offset log begins with 'v9'")
+    assert found.text.startswith(f"checkpointLocation = {tmp_path}: The offset log file begins with 'v9'")
 
 
 def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_commit_records_of_another_version(version: int) -> None:
     found = only(read_formats(of_others))
     assert found.level is Level.ERROR
     assert found.text.startswith(
-        f"The commit record of orders-0 cannot be read: another version of spark_groupsource wrote format {version} "
+        f"The commit record of orders-0 cannot be read: another version of spark_groupsource wrote it in format {version}, "
     )
     assert "CommitRecordUnreadable" in found.text
     assert "others" not in found.text

@@ -165,7 +165,7 @@ def test_a_call_that_joins_and_then_waits_for_a_claim_ends_when_the_timeout_is_o
         until(lambda: ordinary.owned == 2, "the ordinary consumer has both partitions")
         a.restart()
         began = time.monotonic()
-        with pytest.raises(ClaimTimeout, match=rf"waits for {name}-[01] \[0, 10\)"):
+        with pytest.raises(ClaimTimeout, match=rf"is waiting for {name}-[01] \[0, 10\)"):
             a.claim()
         took_s = time.monotonic() - began
     assert 20 <= took_s < 35

@@ -84,7 +84,7 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
         "(alpha or beta or gamma) from its checkpoint",
         "grep -rl STREAM CHECKPOINT/offsets",
         "heldClaims=reread",
-        "are duplicated",
+        "will be duplicated",
         "--drop-claims",
     ):
         assert what_can_be_done in shown.output

@@ -54,6 +54,7 @@ class GroupAdmin:
             OptionError: See `LastingAdmin`.
             AuthenticationFailed: See `LastingAdmin`.
         """
+        self._client_settings = client_settings
         self._admin = LastingAdmin(client_settings)
 
     def describe(self, group: str) -> GroupView:
@@ -383,7 +384,8 @@ class GroupAdmin:
     ) -> Any:
         """Return the answer to a request, or to the future that it returns. Retry while the coordinator is missing or loading."""
         if self._admin.idle:
-            self._admin.renew()
+            # Unlike `renew`, this also forgets earlier errors, and tries the brokers' advertised addresses again.
+            self._admin = LastingAdmin(self._client_settings)
         self._admin.await_first_answer()
         for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
             try:
@@ -393,6 +395,8 @@ class GroupAdmin:
                 return found
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
+            if error.code() >= 0:  # a broker's code, not librdkafka's
+                self._admin.answered()
             if error.code() not in COORDINATOR_ERRORS:
                 break
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:

@@ -13,7 +13,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.names import Names
-from spark_groupsource.sink.producer import make_producer, retried
+from spark_groupsource.sink.producer import is_retriable, make_producer
 from spark_groupsource.sink.rules import check_batch, check_elsewhere_again, may_be_a_replay
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import BatchToken, Mark
@@ -147,7 +147,10 @@ def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> Non
     producer = make_producer({**settings.producer, "transactional.id": name}, None)
     try:
         producer.connect(CONNECT_S)
-        retried(producer, producer.init_transactions, patience_s, TRY_S)
+        # Unlike `retried`, do not give up after two refused logins: restarting brokers may interrupt two handshakes, and
+        # Spark does not retry the driver.
+        deadline = Deadline(patience_s)
+        deadline.retry(lambda: producer.init_transactions(min(TRY_S, max(deadline.left, 1.0))), is_retriable)
     except KafkaException as failed:
         raise failure(failed.args[0], f"aborting the transaction of {name}", producer.errors) from None
     finally:

@@ -126,6 +126,11 @@ def make_producer(client: Mapping[str, str], topic: str | None) -> Producer:
     return PureProducer(client, topic)
 
 
+def is_retriable(error: Exception) -> bool:
+    """Return whether the same step of a transaction may succeed later."""
+    return isinstance(error, KafkaException) and bool(error.args[0].retriable())
+
+
 def retried(producer: Producer, step: Callable[[float], None], patience_s: float, try_s: float = TRANSACTION_S) -> None:
     """Retry a step of a transaction while its outcome is unknown, as when coordinators move or brokers restart.
 
@@ -143,7 +148,7 @@ def retried(producer: Producer, step: Callable[[float], None], patience_s: float
 
     def passes(error: Exception) -> bool:
         nonlocal refusals
-        if not isinstance(error, KafkaException) or not error.args[0].retriable():
+        if not is_retriable(error):
             return False
         producer.note_errors()
         if any(map(is_refused, producer.errors.values())):

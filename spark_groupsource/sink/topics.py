@@ -140,9 +140,9 @@ def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str
     """
     settings = without_producers(client)
     asker, now = digest(settings), time.monotonic()
-    found: dict[str, int | None] = {
-        topic: kept[0] for topic in topics if (kept := _kept.get((asker, topic))) and now - kept[1] < TOPIC_LIMIT_KEPT_S
-    }
+    for expired in [key for key, (_, asked_at) in _kept.items() if now - asked_at >= TOPIC_LIMIT_KEPT_S]:
+        del _kept[expired]
+    found = {topic: _kept[asker, topic][0] for topic in topics if (asker, topic) in _kept}
     if unknown := [topic for topic in topics if topic not in found]:
         asked = _asked(settings, unknown)
         _kept.update({(asker, topic): (limit, now) for topic, limit in asked.items()})

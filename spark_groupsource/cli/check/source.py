@@ -28,6 +28,7 @@ from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import VERSION, CommitRecord, GroupCommit, OtherFormat
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
+from spark_groupsource.handoff.plan_offset import VERSION as PLAN_VERSION
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.native.libraries import why_unavailable
@@ -164,6 +165,10 @@ def judge_checkpoint(options: Options, location: str, shown: str) -> Finding:
             streams.append(stream)
         except OffsetError as refused:
             refusals.append(str(refused))
+            # A query may have sources in several groups, but it cannot read another format for any of them.
+            if offset["v"] != PLAN_VERSION:
+                streams, refusals = [], [str(refused)]
+                break
     if not streams:
         text = f"the query would fail, unless this is not the writer's checkpointLocation. {refusals[0]}"
         return error("checkpoint", f"{shown}: {text}")

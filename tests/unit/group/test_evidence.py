@@ -119,6 +119,17 @@ def test_other_topics_are_asked_for_a_plan_at_once_and_then_now_and_then(group: 
     assert plans.done(ME) == {"me": 4, "them": 7}, "no record knows more of a stream than its own checkpoint"
 
 
+def test_nothing_is_asked_before_the_interval_is_over_or_while_nothing_is_held(group: Group, plans: Plans) -> None:
+    plans.find()
+    for now, expected in ((1.9, 0), (2.0, 1)):
+        plans.now = now
+        plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=2)
+        assert len(plans.held.waiting) == expected
+    plans.answer()
+    plans.ask(ME, [MINE], [done("me", 4)], liveness_matters=False, interval_s=0)
+    assert plans.held.waiting == []
+
+
 def test_a_stream_is_protected_until_other_topics_were_asked_for_its_plan(group: Group, plans: Plans) -> None:
     assert plans.protects() == {"them"}, "nothing was asked yet"
     group.failing = {"elsewhere": BrokerUnavailable("no answer")}
@@ -146,7 +157,7 @@ def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
 ) -> None:
     plans.ask(ME, [MINE], [HOLDING], liveness_matters=False, interval_s=0)
     question = plans.held.waiting[0]
-    plans.held.waiting[0] = Question(None, question.worth_a_search, True)  # type: ignore[arg-type]
+    plans.held.waiting[0] = Question(None, question.worth_a_search, False)  # type: ignore[arg-type]
     plans.answer(failed=True)
     assert "TypeError" in caplog.text
     assert plans.find() == ["here", "elsewhere"]
@@ -208,6 +219,10 @@ class TestARecordThatAnotherClientKeeps:
         self.found(plans)
         assert plans.protects() == {"them"}, "its driver was restarted"
 
+    def test_is_not_looked_into_where_nothing_depends_on_it(self, plans: Plans) -> None:
+        plans.find()
+        assert plans.find() == ["here"]
+
     def test_shows_its_stream_as_alive_while_the_members_are_not_known(self, group: Group, plans: Plans) -> None:
         group.failing = {"members": NotAuthorized("no")}
         for _ in range(4):
@@ -221,6 +236,19 @@ class TestARecordThatAnotherClientKeeps:
             self.found(plans)
             plans.now += ADOPTED_WITHIN_S
         assert plans.protects() == {"them"}
+
+    def test_needs_its_helper_no_longer_than_something_is_held(self, group: Group, plans: Plans) -> None:
+        self.found(plans)
+        self.found(plans)
+        plans.ask(ME, [MINE], [HOLDING], liveness_matters=True, interval_s=0)
+        group.asked = []
+        plans.ask(ME, [MINE], [], liveness_matters=True, interval_s=0)
+        assert group.asked == [], "a question is open"
+        plans.answer()
+        group.asked = []
+        plans.ask(ME, [MINE], [], liveness_matters=True, interval_s=0)
+        plans.ask(ME, [MINE], [], liveness_matters=True, interval_s=0)
+        assert group.asked == ["pause"]
 
 
 def test_a_stream_that_released_its_claims_open_shows_in_another_record_that_they_are_done() -> None:

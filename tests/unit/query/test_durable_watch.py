@@ -23,7 +23,7 @@ from spark_groupsource.query.durable_watch import (
 )
 from spark_groupsource.query.session import Session
 from spark_groupsource.reports.driver_reports import DriverReports
-from spark_groupsource.timeouts import READ_REPORT_EVERY_S
+from spark_groupsource.timeouts import AT_STOP_S, READ_REPORT_EVERY_S
 from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until
 
@@ -273,6 +273,28 @@ def test_a_file_system_that_hangs_delays_one_claim_and_no_report(watched: Watch,
         hangs.set()
 
 
+def test_a_plan_without_any_claim_is_not_looked_for(watched: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    """Batch 0 of an empty topic, or a replay of which others have everything."""
+    run = watched("report")
+    run.watch.claiming(STREAM, 0)
+    run.watch.nothing_claimed()
+    run.ahead += 10 * UNREPORTED_S
+    assert run.watch.stop_watching(0) == 0.0
+    run.watch.conclude(AT_STOP_S)
+    assert run.watch._suspected is None
+    assert caplog.messages == []
+
+
+def test_a_location_without_the_query_is_one_warning(watched: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    run = watched("checkpoint")
+    run.claim(0)
+    run.ahead += 2 * UNREPORTED_S
+    run.watch._wake()
+    until(lambda: caplog.messages, "a warning")
+    (warning,) = caplog.messages
+    assert "has no micro-batch from this query" in warning
+
+
 def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
     watched: Watch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -434,6 +456,24 @@ class TestASlowFileSystem:
         assert not self.looks_after(run, 23)
         assert self.looks_after(run, 1.5)
 
+    def test_is_looked_at_every_second_while_a_partition_drains(self, run: Watched) -> None:
+        assert self.looks_after(run, 0)
+        run.draining = True
+        assert not self.looks_after(run, 0.5)
+        assert self.looks_after(run, 1)
+
+    def test_is_looked_at_at_once_when_the_query_is_stopped(self, run: Watched) -> None:
+        assert self.looks_after(run, 0)
+        run.watch._stopping = True
+        assert self.looks_after(run, 0)
+
+    def test_is_no_longer_waited_for_when_it_is_fast_again(self, run: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.looks_after(run, 0)
+        monkeypatch.undo()
+        run.ahead += 25
+        run.watch._poll_checkpoint()
+        assert run.watch._pause_s < 3
+
     def test_is_looked_at_rarely_when_it_does_not_have_the_query(
         self, run: Watched, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -446,6 +486,21 @@ class TestASlowFileSystem:
 
 
 class TestWithoutTheThreads:
+    @pytest.mark.parametrize(("made", "plan"), [(False, 3), (True, 2), (True, 4)], ids=["not made", "older", "newer"])
+    def test_claims_of_another_plan_or_that_are_not_made_were_not_open(self, watched: Watch, made: bool, plan: int) -> None:
+        run = watched("report")
+        run.hold(3, made=made)
+        run.ahead += 2 * UNREPORTED_S
+        assert run.watch.stop_watching(plan) == 0.0
+        assert run.watch._suspected is None
+
+    def test_claims_that_are_open_for_a_short_time_are_no_reason_to_warn(self, watched: Watch) -> None:
+        run = watched("report")
+        run.hold(3)
+        run.ahead += UNREPORTED_S / 2
+        assert run.watch.stop_watching(3) >= UNREPORTED_S / 2
+        assert run.watch._suspected is None
+
     def test_a_warning_does_not_wait_for_ever_while_triggers_follow_each_other(
         self, watched: Watch, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -459,6 +514,19 @@ class TestWithoutTheThreads:
             run.watch._poll_report()
             warned.append(len(caplog.messages))
         assert warned == [0, 0, 1]
+
+    def test_a_report_that_comes_soon_after_all_is_no_reason_to_warn(
+        self, watched: Watch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        run = watched("report")
+        run.hold(3)
+        run.ahead += 2 * UNREPORTED_S
+        run.watch.stop_watching(3)
+        run.reports.write(STREAM, 3)
+        run.ahead += 2 * REPORTED_WITHIN_S
+        run.watch._poll_report()
+        assert run.watch._can_notice
+        assert caplog.messages == []
 
     def test_a_report_that_is_late_after_a_slow_start_is_no_reason_to_warn(
         self, watched: Watch, caplog: pytest.LogCaptureFixture
@@ -476,6 +544,33 @@ class TestWithoutTheThreads:
         run.watch._poll_report()
         assert run.watch._can_notice
         assert caplog.messages == []
+
+    @pytest.mark.parametrize("way", ["report", "checkpoint"])
+    def test_what_was_found_is_not_reported_again(self, watched: Watch, checkpoint: Checkpoint, way: str) -> None:
+        run = watched("checkpoint")
+        checkpoint.log(0, 3)
+        run.hold(3)
+        look = run.watch._poll_report if way == "report" else run.watch._poll_checkpoint
+        if way == "report":
+            run.reports.write(STREAM, 3)
+        else:
+            checkpoint.commit(0)
+        for _ in range(2):
+            assert look() is None
+            run.ahead += 10
+        assert run.reported == [(STREAM, 3)]
+        assert run.watch._can_notice
+
+    def test_the_checkpoint_of_another_stream_is_one_error_in_the_log(
+        self, watched: Watch, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        run = watched("checkpoint")
+        checkpoint.log(0, 3, stream=OTHER)
+        run.hold(3)
+        for _ in range(4):
+            run.watch._poll_checkpoint()
+            run.ahead += 10
+        assert len(caplog.messages) == 1
 
     @pytest.mark.parametrize("made", [False, True])
     def test_a_location_without_the_query_is_no_reason_to_warn_before_it_can_be_known(

@@ -22,6 +22,9 @@ from tests.support.options import BASE
 MOST_LINES = 6500
 """Of our modules in a worker. A fresh worker pays for each, and Spark starts one whenever the others were idle for a minute."""
 
+# The folders with what plans and joins. A task and the process that plans a stream's first micro-batch need none of it.
+OF_MEMBERS = ("query", "group", "checkpoint", "reports")
+
 # The arguments are what Spark sends to a task, in hexadecimal.
 A_WORKER = """
 import pickle, sys
@@ -114,6 +117,7 @@ def test_a_worker_imports_only_what_reading_needs(batch: bool) -> None:
     others = {name for name in found if name.split(".")[0] not in {"spark_groupsource", *sys.stdlib_module_names}}
     assert {name.split(".")[0] for name in others} == {"confluent_kafka"}
     assert not [name for name in others if name.startswith("confluent_kafka.admin")]
+    assert not of_ours(found, *OF_MEMBERS, "handoff", "options", "sink", "cli")
 
 
 def test_spark_connects_before_it_imports_anything_of_ours_or_of_what_we_need() -> None:
@@ -144,7 +148,13 @@ def test_planning_a_stream_imports_neither_what_reads_nor_what_joins() -> None:
     assert "spark_groupsource.spark.readers" in found
     assert sum(map(lines, found)) <= MOST_LINES
     assert "spark_groupsource.fetch.choice" not in found, "it imports the readers"
+    assert not of_ours(found, *OF_MEMBERS, "sink", "cli")
     assert not [name for name in found if name.startswith("confluent_kafka.admin")]
+
+
+def of_ours(names: list[str], *folders: str) -> list[str]:
+    """The modules that are in these folders of this package."""
+    return [name for name in names if name.startswith(tuple(f"spark_groupsource.{folder}." for folder in folders))]
 
 
 def lines(name: str) -> int:

@@ -97,6 +97,7 @@ def line_of(group: str, **more: Any) -> str:
         ([line_of("a")], Level.ERROR, "belongs to the consumer group 'a', but kafka.group.id is 'billing'"),
         ([line_of("billing", v=3)], Level.ERROR, "another version of spark_groupsource wrote it in format 3"),
         ([line_of("billing", v=5)], Level.ERROR, "the query would fail"),
+        ([line_of("billing"), line_of("a", stream="5e8", v=5)], Level.ERROR, "in format 5"),
     ],
 )
 def test_the_checkpoint_beside_the_group(tmp_path: Path, lines: list[str], level: Level, named: str) -> None:

@@ -1,4 +1,4 @@
-"""Asks the brokers about acquired partitions before they are adopted: where they start, and whether their topics were recreated.
+"""Asks the brokers about acquired partitions before they are adopted: where to start, and whether their topics were recreated.
 
 The requests run on other threads, because a leader may take a long time to answer. The rules that use the answers are in
 handoff/rules.py.
@@ -132,11 +132,11 @@ class Survey:
 
     @property
     def asked(self) -> Collection[TopicPartition]:
-        """The partitions whose question has not been answered yet."""
+        """The partitions about which a question has been asked but not answered yet."""
         return self._open.keys()
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
-        """Expect answers about partitions that were just acquired, and drop earlier questions about them."""
+        """Wait for answers about partitions that were just acquired, and drop earlier questions about them."""
         self.forget(partitions)
         self.unanswered.update(partitions)
 

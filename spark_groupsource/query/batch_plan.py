@@ -186,7 +186,7 @@ def _corrected(
 
 
 def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], options: Options) -> dict[K, V]:
-    """Return an answer for each of these partitions or topics, repeating the request while a broker does not answer."""
+    """Return an answer for each of these partitions or topics. Repeat the request while a broker does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
         found = ask(asked)
         missing = set(asked) - found.keys()

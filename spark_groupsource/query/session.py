@@ -1,4 +1,4 @@
-"""Keeps a run's membership in its group: joins, runs the ledger's steps, and decides what to do after an error (`action_after`).
+"""Keeps a run in its group: joins the group, runs the ledger's steps, and decides what to do after an error (`action_after`).
 
 The steps run on the consumer's thread (`Member.call`).
 """
@@ -104,7 +104,7 @@ class Session:
         observer: Observer = UNOBSERVED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without a membership. No request is sent yet.
+        """Start without a membership, and without sending a request.
 
         Args:
             options: the source's options.
@@ -157,7 +157,7 @@ class Session:
         return self.has_joined and self.ledger.closed >= plan
 
     def cannot_close(self, plan: int) -> bool:
-        """Return whether this run can no longer close a plan's claims, because its member has failed or the group refused."""
+        """Return whether this run can no longer close a plan's claims, because its member failed or the group refused."""
         if not self.has_joined:
             return False
         has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}
@@ -165,7 +165,7 @@ class Session:
 
     @property
     def leaves_nothing_claimed(self) -> bool:
-        """Whether this run has left and the group's records show all its plans as done. False for a run that has not joined."""
+        """Whether this run has left the group and the group's records show all its plans as done. False if it has not joined."""
         return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:

@@ -34,7 +34,7 @@ class StartingOffsets:
     def __init__(
         self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start without a stream. No request is sent yet.
+        """Start without a stream, and without sending a request.
 
         Args:
             options: the source's options.
@@ -50,7 +50,8 @@ class StartingOffsets:
         self.ids: Mapping[str, str] = MappingProxyType({})
         """The topics' ids when the stream began, where known."""
         self._found: dict[TopicPartition, int] = {}
-        """Starting offsets that this run has found. Several threads add to it, and the first answer for a partition is kept."""
+        """Starting offsets that this run has found. Several threads add to this dict, and the first answer for a partition is
+        kept."""
         self._needed: set[TopicPartition] = set()
         """The partitions that the stream has not owned yet and that had no commit in the group at the last check."""
         self._ask_at = -math.inf

@@ -275,7 +275,8 @@ class GroupAdmin:
         Raises:
             GroupActive: A member has joined. Nothing is committed.
             CommitOutcomeUnknown: No broker answers. The offsets may have been committed, or may be committed later.
-            BrokerError: The brokers refuse some or all of the offsets. The message names the partitions that are committed.
+            BrokerError: The brokers refuse some or all of the offsets. The message names the partitions whose offsets were
+                committed.
         """
         doing = f"committing offsets of group {group}"
         altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
@@ -356,7 +357,8 @@ class GroupAdmin:
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin.client, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
-        # Skip partitions without a leader, in a deleted topic or without the ACL, because the others are still worth showing.
+        # Skip partitions that have no leader, whose topic was deleted or whose ACL is missing, because the others are still worth
+        # showing.
         return {
             partition: answer.result().offset
             for partition, answer in answers.items()

@@ -81,7 +81,7 @@ class PartitionView:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between the committed offset and the end, as every lag tool counts it. `None` if unknown."""
+        """The number of offsets from the committed offset to the end, as every lag tool calculates it. `None` if unknown."""
         committed = self.committed
         return None if committed is None or self.end is None else max(0, self.end - committed)
 
@@ -128,7 +128,7 @@ class Difference:
 
     The partition is assigned to one member but should move to another (KIP-848), or a member other than its owner wrote its last
     commit record. This is normal for a few seconds during a move, until the old owner has given the partition back and the new
-    owner has written its first commit record. If it lasts, a member may have missed the move.
+    owner has written its first commit record. If it persists, a member may have missed the move.
     """
 
     partition: TopicPartition

@@ -73,7 +73,7 @@ def plan_of(offset: object) -> tuple[str, int] | None:
 
 
 def left_behind(offset: Mapping[str, Any], ends: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Return the number of offsets between the end of a plan and the end of each of its partitions.
+    """Return how many offsets each of a plan's partitions has between the plan's end and the partition's end.
 
     Args:
         offset: One of this package's offsets, as plain JSON values.

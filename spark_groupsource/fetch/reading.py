@@ -111,7 +111,7 @@ class _Reading:
         self._next = fetch_range.start
         """The next offset to read. All offsets before it have been read, are lost, or are known to have no record."""
         self._end = fetch_range.end
-        """The end of the range, exclusive; lowered if the log was truncated. The range is complete when `_next` gets here."""
+        """The end of the range, exclusive; lowered if the log was truncated. The range is complete when `_next` reaches it."""
         self._assigned_at = fetch_range.start
         """The offset at which the current assignment starts."""
         self._begun = False
@@ -163,7 +163,7 @@ class _Reading:
             yield batch
 
     def close(self) -> None:
-        """Free the records that have not been yielded. Call this before closing the consumer, which they depend on."""
+        """Free the records that have not been yielded. Call this before closing the consumer, because they depend on it."""
         self._intake.close()
 
     def _assign(self) -> None:

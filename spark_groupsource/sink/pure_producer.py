@@ -1,7 +1,7 @@
 """The pure Python producer, which writes rows one by one with confluent-kafka, and its checksum of the rows.
 
-The checksum equals the one in `native/_outlet.c`. It does not depend on row order. It detects rows that differ by accident,
-and is not a defense against attackers.
+The checksum equals the one in `native/_outlet.c`. It does not depend on row order. It detects accidental differences between
+rows, and is not a defense against attackers.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class SharedGroups:
         """The warnings already logged: ids of queries with state, and groups with the ids of the queries that share them."""
 
     def begin(self, application: str) -> None:
-        """Forget the queries of an earlier SparkContext, because Spark does not report that they ended with the context."""
+        """Forget queries from an earlier SparkContext, because Spark does not report that they ended with that context."""
         if application != self._application:
             self._application = application
             self._sources.clear()

@@ -60,7 +60,8 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
             then has the rest of this time, and 6 s more, to leave the group.
 
     Returns:
-        Whether nothing remains claimed. Otherwise, a warning lists what does, and the query reads it first when you restart it.
+        True if nothing remains claimed. Otherwise, a warning lists the ranges that do, and the query reads them first when you
+        restart it.
 
     Raises:
         NotWithSparkConnect: This is a Spark Connect query. It continues to run.
@@ -80,7 +81,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
         timeout_s: how many seconds it may take to stop all queries gracefully. The queries themselves may run forever.
 
     Returns:
-        Whether nothing remains claimed by the queries that were stopped. See `stop_gracefully`.
+        True if the queries that were stopped have no claims left. See `stop_gracefully`.
 
     Raises:
         StreamingQueryException: A query has failed. This is the query's own error.
@@ -93,7 +94,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
             while running and not received:
                 for query in [each for each in running if not each.isActive]:
                     running.remove(query)
-                    query.awaitTermination()  # it has ended, so this only raises its error
+                    query.awaitTermination()  # the query has ended, so this call only raises the query's error
                 time.sleep(RETRY_INTERVAL_S)
         finally:
             nothing_claimed = _stop(running, timeout_s, hurried=lambda: len(received) > 1)
@@ -139,12 +140,12 @@ def _signals() -> Iterator[list[int]]:
 
 
 def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Callable[[], bool]) -> bool:
-    """Stop each query once its running micro-batch has finished, and return whether nothing remains claimed.
+    """Stop each query once its running micro-batch has finished, and return True if nothing remains claimed.
 
     Args:
         queries: the queries.
-        timeout_s: how many seconds their micro-batches may take together.
-        hurried: whether to stop without waiting any longer.
+        timeout_s: how many seconds their micro-batches may take in total.
+        hurried: returns whether to stop without waiting any longer.
     """
     if not queries:
         return True

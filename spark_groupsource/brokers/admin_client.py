@@ -49,7 +49,7 @@ class LastingAdmin:
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            clock: Returns seconds, monotonic.
+            clock: Returns monotonic time in seconds.
 
         Raises:
             OptionError, AuthenticationFailed: See `make_admin_client`.

@@ -55,7 +55,7 @@ class ClientPool:
         """Make an empty pool.
 
         Args:
-            clock: Returns monotonic seconds.
+            clock: Returns monotonic time in seconds.
         """
         self._clock = clock
         self._idle: dict[Hashable, _Idle] = {}

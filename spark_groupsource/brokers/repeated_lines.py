@@ -49,7 +49,7 @@ class RepeatFilter(logging.Filter):
 
     Args:
         has_kinds: Whether the lines are librdkafka's.
-        clock: Returns seconds, monotonic.
+        clock: Returns monotonic time in seconds.
     """
 
     def __init__(self, *, has_kinds: bool = False, clock: Callable[[], float] = time.monotonic) -> None:

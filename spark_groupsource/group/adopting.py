@@ -34,7 +34,7 @@ class Adopting:
             survey: asks the brokers.
             fail_on_data_loss: whether a recreated topic is an error. If not, it is read from the beginning.
             patience_s: how many seconds retriable errors may delay a partition. Each partition has its own limit.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._survey = survey
         self._fail_on_data_loss = fail_on_data_loss

@@ -42,7 +42,7 @@ class Closing:
         """Start with nothing claimed.
 
         Args:
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._clock = clock
         self._claimed: int | None = None

@@ -76,7 +76,7 @@ class Disagreement:
             own: this member's assignment, which did not change between the request and the answer.
             member: this member as the coordinator describes it. `None` if it is not in the group, which librdkafka detects on
                 its own.
-            now: seconds, monotonic.
+            now: the time on a monotonic clock, in seconds.
         """
         if member is None or member.target is None or own.draining:
             return Disagreement(mended=self.mended)
@@ -119,7 +119,7 @@ class CoordinatorWatch:
             member: the member.
             group_id: the member's group.
             coordinator: asks the coordinator for the member's assignment.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
             sleep: waits for a number of seconds.
         """
         self._member = member

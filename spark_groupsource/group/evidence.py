@@ -90,7 +90,7 @@ class ConfirmedPlans:
 
         Args:
             reader: reads the group's records, on other threads.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._reader = reader
         self._clock = clock

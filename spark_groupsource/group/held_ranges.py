@@ -89,7 +89,7 @@ class HeldRanges:
         Args:
             records: The record of each of this member's partitions.
             stream: This member's stream.
-            now: Seconds, monotonic.
+            now: The time on a monotonic clock, in seconds.
             protected: Streams whose ranges must not be taken over now (`evidence.ConfirmedPlans.protected`).
         """
         dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}

@@ -106,7 +106,7 @@ class Ledger:
             held_claims: the user's choice for ranges that are owed to other streams.
             patience_s: how many seconds retriable errors may delay a partition's adoption. Each partition has its own limit,
                 which is paused while its topic does not exist.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
             wall_clock: returns seconds since 1970, for the timestamp in a claim.
             observer: receives the records whenever they change.
         """

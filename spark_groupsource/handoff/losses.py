@@ -277,7 +277,7 @@ class CutDoubts:
 
         Args:
             believe_after_s: how many seconds a log must appear too short before it counts as truncated.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._believe_after_s = believe_after_s
         self._clock = clock

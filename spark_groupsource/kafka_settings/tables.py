@@ -127,7 +127,8 @@ BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty string."""
 
 PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
-"""Settings in which `${env:NAME}` is a variable in the process that creates the client: the rack and the files of its host.
+"""Settings in which `${env:NAME}` stands for an environment variable of the process that creates the client: the rack and the
+files of that process's host.
 
 An option must not reveal the environment, so this set has no setting whose value is shown, such as `client.id`, which appears in
 librdkafka's log lines, in member ids and on the brokers, or `bootstrap.servers`. The set also leaves out secrets, which an

@@ -1,4 +1,4 @@
-"""Serves the metrics to Prometheus over HTTP, in the runner's process. Its threads are daemons and end with the process."""
+"""Serves the metrics to Prometheus over HTTP, in the runner's process. Its threads are daemons, so they end with the process."""
 
 from __future__ import annotations
 

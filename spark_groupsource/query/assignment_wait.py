@@ -32,7 +32,7 @@ class AssignmentWait:
 
         Args:
             drain_s: how many seconds another member may take to drain a partition before releasing it.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._drain_s = drain_s
         self._clock = clock

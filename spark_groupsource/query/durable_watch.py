@@ -110,7 +110,7 @@ class DurableWatch:
             location: the query's `checkpointLocation`; `None` if unknown.
             session: closes the claims of the durable plans that are reported to it, on either thread.
             reports: gives access to the durable plans that the driver's program reports.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._location = None if location is None else without_password(location)
         self._plans = None if location is None else DurablePlans(location)

@@ -114,7 +114,7 @@ class Session:
             loss_watch: finds out which topics were deleted.
             is_stopping: returns whether a stream's query is being stopped and will not plan anything.
             observer: receives reports from the member and its ledger.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._options = options
         self._topics = topics

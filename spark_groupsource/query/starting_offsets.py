@@ -40,7 +40,7 @@ class StartingOffsets:
             options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._options = options
         self._topics = topics.without_patience()  # the main thread uses `topics` for ends at the same time

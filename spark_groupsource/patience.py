@@ -123,7 +123,7 @@ class Failures(Generic[K]):
     """Tracks which keys are failing, and for how long, for a caller that must not block. Only one thread may use it.
 
     A key that has not failed is due. A key that has failed is due about one interval later, at a multiple of the interval, so
-    that keys that failed at different times are retried together. The mapping of failures is replaced and never modified.
+    that keys that failed at different times are retried at the same time. The mapping of failures is replaced and never modified.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _MOST = 50
 """The maximum number of brokers to ask. One answer is enough."""
 
 BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
-"""Matches librdkafka's name for a bootstrap server. Its name for a broker ends with the broker's id instead."""
+"""Matches librdkafka's name for a bootstrap server. librdkafka's name for a broker ends with the broker's id instead."""
 
 
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:

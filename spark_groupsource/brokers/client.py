@@ -34,7 +34,7 @@ else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
 
 CONNECT_EARLY_S = 0.5
-"""How long a new Consumer waits to connect to a partition's leader, so that its first real request need not wait."""
+"""How long a new Consumer waits to connect to a partition's leader, so that its first real request does not have to wait."""
 
 LAST_ERROR_KEPT_S = 180.0
 """How long an error that a client reported in the background can explain unanswered requests. librdkafka repeats a persistent
@@ -191,7 +191,7 @@ class TimeoutsNoticed(_LoggerAdapter):
         self._notice = notice
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
-        """Forward a line from confluent-kafka, whose first argument is librdkafka's name for the kind of line."""
+        """Forward a log line from confluent-kafka, which passes librdkafka's name for the kind of line as its first argument."""
         if args[:1] == ("REQTMOUT",):
             self._notice()
         super().log(level, msg, *args, **more)

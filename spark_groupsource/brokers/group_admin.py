@@ -32,7 +32,7 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ASK_AGAIN_S, GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
 STABLE_INTERVAL_S = 0.02
-"""How often to check whether a transaction with offsets for a group is still open. Its producer is fenced, so it
+"""How often to check whether a transaction with offsets for a group is still open. Its producer is fenced, so the transaction
 will be committed or aborted soon."""
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -32,7 +32,7 @@ KNOWN_TYPES: Mapping[str, str] = {
     "connect": "the workers of a Kafka Connect cluster are its members",
     "sr": "the instances of a Schema Registry are its members",
 }
-"""What classic groups with other protocol types are used for."""
+"""Describes the members of classic groups that are not consumer groups, by protocol type."""
 
 _INSTEAD = "Set kafka.group.id to a name that no other kind of group has."
 
@@ -159,7 +159,7 @@ class GroupView:
 
     @property
     def lag_unknown(self) -> int:
-        """The number of partitions with unknown lag, whose leader does not answer or which have records but no commit."""
+        """The number of partitions with unknown lag: the leader does not answer, or there are records but no commit."""
         return sum(partition.lag_unknown for partition in self.partitions)
 
     @property

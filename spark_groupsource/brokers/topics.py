@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 APART = 0.75
 """If two calls to `ends` are more than this fraction of `patience_s` apart, they show nothing about the time in between. It is
-below 1, because if the trigger is as long as the patience, the time from the end of one call to the next call is a little
+below 1, because if the trigger interval equals `patience_s`, the time from the end of one call to the next call is a little
 shorter."""
 
 
@@ -85,7 +85,7 @@ class Topics:
             client_settings: librdkafka settings that every client needs.
             subscription: The query's topics.
             read_committed: Whether ends are last stable offsets instead of high watermarks.
-            patience_s: How many seconds a partition's end may remain unknown before `ends` raises.
+            patience_s: How many seconds a partition's end may remain unknown before `ends` raises an error.
             clock: Returns monotonic time in seconds.
 
         Raises:
@@ -109,8 +109,8 @@ class Topics:
     def without_patience(self) -> Topics:
         """Return a copy with the same client but no time limit, for callers on other threads that have their own time limits.
 
-        The copy's `ends` never raises because a partition's end is unknown, and does not change what this object remembers.
-        Threads may share the copy, because what it remembers only decides how long it waits for an answer.
+        The copy's `ends` never raises an error because a partition's end is unknown, and does not change what this object
+        remembers. Threads may share the copy, because what it remembers only decides how long it waits for an answer.
         """
         patient = copy.copy(self)
         patient._patience_s = math.inf

@@ -77,7 +77,7 @@ def left_behind(offset: Mapping[str, Any], ends: Mapping[str, Mapping[str, int]]
 
     Args:
         offset: One of this package's offsets, as plain JSON values.
-        ends: The end offsets, by topic and partition. Partitions that are missing here or in the plan are left out.
+        ends: The end offsets, by topic and partition. Partitions that are missing in `ends` or in the plan are left out.
     """
     return {
         TopicPartition(topic, int(partition)): max(0, ends[topic][partition] - bounds[-1][1])

@@ -67,7 +67,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
 
 
 def _is_unassigned(consumer: FetchConsumer) -> bool:
-    """Unassign a consumer, and return whether this worked. If not, its Fetch would delay the next task's first requests."""
+    """Unassign a consumer, and return whether that worked. If it did not, a Fetch would delay the next task's first requests."""
     try:
         consumer.unassign()
     except KafkaException as refused:

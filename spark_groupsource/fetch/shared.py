@@ -53,7 +53,7 @@ def read_shared(
     Args:
         ranges: The ranges, of different partitions.
         settings: How to read.
-        make: Creates the consumer for all of them.
+        make: Creates the consumer that reads all of the ranges.
         read_one: Reads a range that a pass has not finished.
     """
     unfinished: list[FetchRange] = []

@@ -170,7 +170,7 @@ def adopted_records(
     Args:
         stream: the stream that adopts.
         found: the brokers' answers.
-        done: the plans that the group's records show as done.
+        done: each stream's newest plan that the group's records show as done.
         cluster_id: as in `rules.adopt`.
         member: as in `rules.adopt`.
     """

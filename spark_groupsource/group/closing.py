@@ -52,7 +52,8 @@ class Closing:
         """Whether a plan was reported as durable but its claims are still open."""
         self._try_at = -math.inf
         self.unclosable: Collection[TopicPartition] = frozenset()
-        """Partitions of deleted topics. A durable plan's claims stay open there, because no record can be written."""
+        """Partitions of deleted topics. A durable plan's claims in these partitions stay open, because no record can be
+        written."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable."""
         self.given_up = -1

@@ -91,7 +91,7 @@ class Disagreement:
         return frozenset(partition for partition, first_seen in self.since.items() if now - first_seen >= self.patience_s)
 
     def mend(self) -> Disagreement:
-        """Return the disagreement to start from when the member rejoins: no partitions, and twice the `patience_s`."""
+        """Return the disagreement to start from when the member rejoins: no partitions, and double the `patience_s`."""
         return Disagreement(mended=self.mended + 1)
 
 

@@ -133,7 +133,7 @@ class ConfirmedPlans:
     def protected(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
         """Return the streams whose ranges must not be taken over now.
 
-        They are running (`rules.alive`), or the other topics' records have not been searched for their plans yet.
+        These streams are running (`rules.alive`), or the other topics' records have not been searched for their plans yet.
 
         Args:
             holding: the records of this member's partitions.
@@ -247,7 +247,7 @@ class ConfirmedPlans:
 
 
 def find_out(reader: GroupReader, question: Question) -> Answer:
-    """Find the answer to a question in the group's records. Runs on a thread of `Questions`.
+    """Find the answer to a question in the group's records. Runs on one of the threads that `Questions` starts.
 
     Raises:
         GroupKafkaError: the subscribed topics' records could not be read.

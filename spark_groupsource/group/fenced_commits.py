@@ -86,7 +86,7 @@ class FencedCommits:
 
     @property
     def member(self) -> str | None:
-        """The mark that identifies this member in its records. `None` before it has joined."""
+        """The mark that identifies this member in its records. `None` before the member has joined."""
         member_id = self._consumer.memberid()
         return mark_of(member_id) if member_id else None
 

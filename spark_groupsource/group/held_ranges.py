@@ -94,7 +94,7 @@ class HeldRanges:
         """
         dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}
         # Remove a stream that comes back, even between two triggers. Otherwise, the next time it died, it would have no time to
-        # restart: its range would be read here immediately, and a second time by that stream.
+        # restart: its range would be read by this query immediately, and again by that stream.
         self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
         self._noted_at = now
 

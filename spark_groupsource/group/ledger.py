@@ -217,7 +217,7 @@ class Ledger:
         """Do the work due between polls: close finished plans' claims, drop settled ranges, and continue adopting partitions.
 
         Raises:
-            GroupKafkaError: an error that is not retriable, or that has lasted longer than `patience_s`.
+            GroupKafkaError: an error that is not retriable, or that has persisted for longer than `patience_s`.
         """
         self.close_reported()
         self._ask_which_plans_are_done(SETTLE_BETWEEN_TRIGGERS_S)
@@ -255,7 +255,7 @@ class Ledger:
     # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: every partition has been tried once, and some are adopted or none can be.
+        """Return whether planning can begin: each partition's adoption was tried once, and some are adopted or none can be.
 
         None can be adopted if the group assigned none, or only partitions of deleted topics. If ranges are held for other
         streams, planning also waits for the first answer about which of them are done.
@@ -272,7 +272,7 @@ class Ledger:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> PlanInput:
-        """Ask which held ranges have been confirmed, and return the input for the next plan. `idle` drops these ranges."""
+        """Ask which held ranges have been confirmed, and return the input for the next plan. `idle` later drops those ranges."""
         self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
         return self.plan_input()
 

@@ -472,7 +472,7 @@ class Member:
             self._publish(self.assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run one step of a callback. If it raises, make the member fail instead, because librdkafka would start fetching."""
+        """Run one step of a callback. If it raises an error, make the member fail, because librdkafka would start fetching."""
         try:
             step()
         except GroupKafkaError as error:

@@ -94,7 +94,7 @@ def ask_brokers(
 
 
 def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> dict[str, str | None]:
-    """Return each topic's id when its position was written, from the commit or else from the stream's last plan."""
+    """Return the id that each topic had when its position was written, from the commit or else from the stream's last plan."""
     expected = {partition.topic: stream.topics.get(partition.topic) for partition in commits}
     for partition, commit in commits.items():
         if isinstance(commit, CommitRecord) and commit.topic_id is not None:
@@ -108,7 +108,7 @@ AskBrokers = Callable[[Stream, Mapping[TopicPartition, GroupCommit]], BrokersAns
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """The acquired partitions to ask about, with the stream and the commits at that moment. Two questions are never equal."""
+    """The acquired partitions to ask about, with the stream and the commits at that time. Two questions are never equal."""
 
     stream: Stream
     commits: Mapping[TopicPartition, GroupCommit]
@@ -136,7 +136,7 @@ class Survey:
         return self._open.keys()
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
-        """Wait for answers about partitions that were just acquired, and drop earlier questions about them."""
+        """Record that partitions were just acquired and need answers, and drop earlier questions about them."""
         self.forget(partitions)
         self.unanswered.update(partitions)
 

@@ -169,7 +169,8 @@ def to_validate(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the positions below which a log may have been truncated, each with its leader epoch.
 
-    A log is truncated only when it gets a new leader epoch. So if its epoch is still the position's epoch, it was not truncated.
+    A log is truncated only when it gets a new leader epoch. So if the log's epoch is still the position's epoch, the log was not
+    truncated.
 
     Args:
         positions: The next offset to read in each partition, and that offset's leader epoch, if known.

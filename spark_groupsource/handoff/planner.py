@@ -36,9 +36,9 @@ class Sharing(NamedTuple):
     least: Annotated[int, Field(ge=1)]
     """The minimum number of tasks. Sharing never leaves fewer."""
     most: Annotated[int, Field(ge=1)]
-    """The most offsets in a shared task."""
+    """The maximum number of offsets in a shared task."""
     small: Annotated[int, Field(ge=1)]
-    """The most offsets in a range that may share a task."""
+    """The maximum number of offsets in a range that may share a task."""
 
 
 def plan(
@@ -181,7 +181,7 @@ def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
 def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
     """Distribute the pieces over at least `least` bins of almost equal size, with at most `most` offsets in a shared bin.
 
-    Starting with the largest, each piece goes into the bin with the fewest offsets. If it does not fit there, it fits nowhere.
+    Starting with the largest, each piece goes into the bin with the fewest offsets. A piece that does not fit there fits nowhere.
 
     Args:
         small: The pieces, in order.

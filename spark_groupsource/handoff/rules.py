@@ -1,6 +1,6 @@
 """Implements the hand-off's rules as pure functions of a commit record and a stream's own checkpoint.
 
-    refuse_behind               rejects a checkpoint that lacks a plan or a commit that the group's records show
+    refuse_behind               rejects a checkpoint that is missing a plan or a commit that is in the group's records
     adopt                       returns the record to write when the group assigns a partition
     claim                       decides which of a logged plan's ranges this stream reads
     confirm                     closes the open ranges of a durable plan
@@ -416,7 +416,7 @@ def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...
 
 
 def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the ranges that the record's owner may claim: the one at its position, and whole ranges owed to other streams."""
+    """Return the ranges that the record's owner may claim: the range at its position, and whole ranges owed to other streams."""
     owed = [entry.range for entry in record.owed if entry.stream != record.stream]
     return tuple(offsets for offsets in ranges if offsets.start == record.next or offsets in owed)
 

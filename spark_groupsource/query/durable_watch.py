@@ -131,7 +131,7 @@ class DurableWatch:
         self._found: Claim | None = None
         self._found_at = 0.0
         self._not_durable: Claim | None = None
-        """A claim that was still open in the checkpoint after Spark had stopped the query."""
+        """A claim whose plan was not in the checkpoint's commit log after Spark had stopped the query."""
         self._has_read = False
         """Whether the checkpoint has been read and showed nothing that a second read must confirm."""
         self._can_notice = False

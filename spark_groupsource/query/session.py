@@ -201,7 +201,7 @@ class Session:
         self.as_member(stream, newest, lambda: None)
 
     def as_member(self, stream: Stream, newest: PlanOffset, steps: Callable[[], T]) -> T:
-        """Run a call's steps as a member of the group, and repeat them as a new member after a commit that got no answer.
+        """Run a Spark call's steps as a group member, and repeat them as a new member after a commit that got no answer.
 
         Args:
             stream: the stream as its checkpoint describes it.
@@ -250,7 +250,8 @@ class Session:
     def _join_group(self, stream: Stream, newest: PlanOffset) -> tuple[Member, Ledger]:
         """Join the group, and return the member and its ledger once the run can plan.
 
-        If the query is being stopped and has no micro-batch to confirm or repeat, this may return before the member has joined.
+        If the query is being stopped and has no micro-batch to confirm or repeat, this method may return before the member has
+        joined.
 
         Args:
             stream: the stream as its checkpoint describes it.

@@ -29,7 +29,7 @@ _FACTOR = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _LANES = 4
 _STRIDE = 8 * _LANES
-"""The number of bytes that are mixed together: one word per lane."""
+"""The number of bytes that are mixed in one step: one word per lane."""
 
 Header = tuple[str, "bytes | None"]
 

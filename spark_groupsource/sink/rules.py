@@ -117,9 +117,9 @@ def plan_task(
     """Decide what a task does before it reads its first row.
 
     Each of a task's tokens replaces the previous one. So if the task's token is from an earlier micro-batch, the task has not
-    written this one. An earlier token from the driver proves the same, because it was committed before any token from this
-    micro-batch could be, and so expires first. But if the driver's token shows that a task had rows, and the task has no token,
-    then the tokens are expiring, in the order in which their coordinators check them.
+    written this micro-batch. An earlier token from the driver proves the same, because it was committed before any token from
+    this micro-batch could be, and so expires first. But if the driver's token shows that a task had rows, and the task has no
+    token, then the tokens are expiring, in the order in which their coordinators check them.
 
     Args:
         task: The task's transactional id, for the message.

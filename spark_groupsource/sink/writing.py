@@ -82,7 +82,7 @@ class Report(NamedTuple):
 
 
 class RememberedRows:
-    """A task's rows, remembered so that the task can start over: Spark provides them only once.
+    """A task's rows, remembered so that the task can start over, because Spark provides them only once.
 
     A task has to start over if, for example, writing its first rows shows that partitions have just been added, or that a cached
     producer has lost its transactional id. Only a limited number of bytes is remembered.
@@ -105,7 +105,8 @@ class RememberedRows:
         """Yield all rows from the first one. Iterators from earlier calls must no longer be used.
 
         Args:
-            before_forgetting: Called when there are too many rows to remember. If it raises an error, they are still remembered.
+            before_forgetting: Called when there are too many rows to remember. If it raises an error, the rows are still
+                remembered.
         """
         yield from tuple(self._kept or ())
         while (batch := self._next()) is not None:

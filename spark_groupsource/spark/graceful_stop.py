@@ -51,8 +51,8 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
     """Stop a query once its running micro-batch has finished, so that nothing remains claimed and no record is read twice.
 
     No listener is needed. Do not call this function in the query's own `foreachBatch`. If the query has other sources, Spark may
-    interrupt a micro-batch that has records only from them. It may also interrupt a micro-batch without records, such as stateful
-    queries run.
+    interrupt a micro-batch that has records only from them. It may also interrupt a micro-batch without records, such as those
+    that stateful queries run.
 
     Args:
         query: a query that this program has started.

@@ -85,7 +85,7 @@ def sees_the_end() -> Callable[[], bool] | None:
 
 
 def whole(rows: Iterator[T], ended: Callable[[], bool]) -> Iterator[T]:
-    """Yield a task's rows, and raise an error after the last one if the input is incomplete.
+    """Yield a task's rows, and raise an error after the last row if the input is incomplete.
 
     Raises:
         InputIncomplete: Spark has cancelled the task.
@@ -132,11 +132,11 @@ def freeze_imports() -> None:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP raise SystemExit in the block, if it runs on the main thread.
+    """Make SIGTERM and SIGHUP raise SystemExit in the `with` block, if the block runs on the main thread.
 
-    When an executor dies, Spark's daemon sends SIGHUP to its workers. A cluster manager that takes a container away sends
-    SIGTERM. By default, Python would exit immediately and leave a transaction open, for which `read_committed` consumers would
-    wait. With SystemExit, a task can abort its transaction first.
+    When an executor dies, Spark's daemon sends SIGHUP to its workers. A cluster manager that removes a container sends SIGTERM.
+    By default, Python would exit immediately and leave a transaction open, for which `read_committed` consumers would wait. With
+    SystemExit, a task can abort its transaction first.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -45,7 +45,7 @@ POLL_INTERVAL_S = 0.05
 """The longest time between two polls if no command arrives. Commands are served immediately."""
 
 LOOK_AT_MEMBER_EVERY_S = 0.5
-"""How often waiting threads check whether the member has left or failed, or librdkafka has logged a request timeout."""
+"""How often waiting threads check whether the member has left or failed, or whether librdkafka has logged a request timeout."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long a new member that has its epoch waits for the callback with its partitions."""

@@ -157,7 +157,7 @@ class Session:
         return self.has_joined and self.ledger.closed >= plan
 
     def cannot_close(self, plan: int) -> bool:
-        """Return whether this run can no longer close a plan's claims, because its member failed or the group refused."""
+        """Return whether this run can no longer close a plan's claims: its member failed, or the group refused the commit."""
         if not self.has_joined:
             return False
         has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}

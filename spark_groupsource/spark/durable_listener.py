@@ -72,7 +72,7 @@ def share(source: Source, other: Source) -> bool:
 
 
 def gave_up_a_part(earlier: JsonOffset, later: JsonOffset) -> bool:
-    """Return whether a member has lost some but not all of a topic's partitions, which another member must own now.
+    """Return whether a member has lost some but not all of a topic's partitions, so that another member must own them now.
 
     A topic that is missing completely may have been deleted, and a topic that was created again may have fewer partitions. A
     member that was expelled rejoins as a new member, and may get its partitions one at a time.

@@ -71,7 +71,7 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
 
 
 def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
-    """Wait until all queries have ended. SIGTERM or SIGINT (Ctrl-C) stops them gracefully; a second signal, immediately.
+    """Wait until all queries have ended. SIGTERM or SIGINT (Ctrl-C) stops them gracefully; a second signal stops them at once.
 
     If a query fails, the others are stopped gracefully. Signals are handled only on the main thread, and the previous handlers
     are restored at the end.
@@ -115,7 +115,7 @@ def _refuse_connect(queries: Sequence[StreamingQuery]) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT. The second restores the previous handlers, so that a third can end a program that hangs."""
+    """Collect SIGTERM and SIGINT. The second signal restores the previous handlers, so that a third can end a hanging program."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # Python does not let other threads set handlers
         yield received

@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (si
 
 
 class PromptlyAcknowledged:
-    """Base class of the readers and writers that Spark pickles into a task's command. Unpickling one acknowledges the command."""
+    """Base class of readers and writers that Spark pickles into a task's command. Unpickling them acknowledges the command."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -20,10 +20,10 @@ class Observer:
     # On the runner's main thread.
 
     def joining(self, stream: str) -> None:
-        """Note that this stream is joining its group."""
+        """Record that this stream is joining its group."""
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
-        """Note that Spark called `latestOffset`.
+        """Record that Spark called `latestOffset`.
 
         Args:
             ends: the end of each owned partition (exclusive).
@@ -32,7 +32,7 @@ class Observer:
         """
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Note that a plan was claimed. This may be called more than once for a plan, because Spark may ask for it again.
+        """Record that a plan was claimed. A plan may be reported more than once, because Spark may ask for it again.
 
         Args:
             plan: the plan's number in its stream.
@@ -45,16 +45,16 @@ class Observer:
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """Note this member's assigned partitions. The arguments are the fields of `group.member.Assignment`."""
+        """Record this member's assigned partitions. The arguments are the fields of `group.member.Assignment`."""
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
-        """Note that the group called a rebalance callback."""
+        """Record that a rebalance callback was called."""
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
-        """Note that a drain has ended, and whether its ranges in flight were confirmed before the timeout (`in_time`)."""
+        """Record that a drain has ended, and whether its ranges in flight were confirmed before the timeout (`in_time`)."""
 
     def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Note the records of all owned partitions after a change. The caller modifies this mapping later, so keep a copy."""
+        """Receive the records of all owned partitions after a change. The caller modifies this mapping later, so copy it."""
 
     @contextmanager
     def commit(self) -> Iterator[None]:

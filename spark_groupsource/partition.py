@@ -48,7 +48,7 @@ def with_offsets(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange
 
 
 def listed(things: Iterable[object], most: int = 5) -> str:
-    """Return the first `most` things as text, followed by how many more there are: `orders-3, orders-7 and 118 more`."""
+    """Return the first `most` items as text, followed by how many more there are: `orders-3, orders-7 and 118 more`."""
     names = [str(thing) for thing in things]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 

@@ -28,7 +28,7 @@ def doubled(first_s: float, most_s: float) -> Iterator[float]:
 
 
 class Deadline:
-    """A time at which a caller stops retrying. It is immutable, so any thread may use it."""
+    """The time at which a caller stops retrying. A deadline is immutable, so any thread may use it."""
 
     def __init__(
         self, seconds: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -37,7 +37,7 @@ class Deadline:
 
         Args:
             seconds: how far away the deadline is.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
             sleep: waits for a number of seconds.
         """
         self._clock = clock
@@ -115,7 +115,7 @@ class _Failure:
     """One key's failure."""
 
     began_at: float | None
-    """When the key began to fail, or `None` if it was only put off."""
+    """When the key began to fail, or `None` if it was only postponed."""
     due_at: float
 
 
@@ -123,7 +123,7 @@ class Failures(Generic[K]):
     """Tracks which keys are failing, and for how long, for a caller that must not block. Only one thread may use it.
 
     A key that has not failed is due. A key that has failed is due about one interval later, at a multiple of the interval, so
-    that keys that failed at different times are retried together. The mapping of failures is replaced and never modified.
+    that keys that failed at different times are retried at the same time. The mapping of failures is replaced and never modified.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Failures(Generic[K]):
         Args:
             patience_s: how many seconds a key may keep failing.
             interval_s: seconds between two attempts.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._patience_s = patience_s
         self._interval_s = interval_s
@@ -142,7 +142,7 @@ class Failures(Generic[K]):
         self._failures: Mapping[K, _Failure] = {}
 
     def failing(self, keys: Iterable[K]) -> set[K]:
-        """Return the keys whose last attempt failed or was put off."""
+        """Return the keys whose last attempt failed or was postponed."""
         return {key for key in keys if key in self._failures}
 
     def due(self, keys: Iterable[K]) -> set[K]:
@@ -151,7 +151,7 @@ class Failures(Generic[K]):
         return {key for key in keys if key not in self._failures or self._failures[key].due_at <= now}
 
     def failed(self, keys: Iterable[K]) -> set[K]:
-        """Note that these keys have failed, and return those that have been failing for longer than `patience_s`."""
+        """Record that these keys have failed, and return those that have been failing for longer than `patience_s`."""
         now = self._clock()
         due_at = self._next(now, self._interval_s)
         began_at = {
@@ -161,7 +161,7 @@ class Failures(Generic[K]):
         return {key for key, began in began_at.items() if now - began > self._patience_s}
 
     def put_off(self, keys: Iterable[K], interval_s: float) -> None:
-        """Make these keys due later. This does not count as a failure, so their patience starts over when they next fail."""
+        """Postpone these keys. This does not count as a failure, so their time limit starts over when they next fail."""
         due_at = self._next(self._clock(), interval_s)
         self._failures = {**self._failures, **dict.fromkeys(keys, _Failure(None, due_at))}
 

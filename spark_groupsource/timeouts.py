@@ -12,7 +12,7 @@ REQUEST_TIMEOUT_S = 10.0
 """The time limit for one request to a broker. After that, librdkafka asks another broker."""
 
 SHORT_TIMEOUT_S = 3.0
-"""The time limit for a request whose answer is not worth more time: the caller asks another broker, or asks again later."""
+"""The time limit for a request that is not worth a longer wait: the caller asks another broker, or asks again later."""
 
 ASK_AGAIN_S = 1.0
 """The pause before asking a broker again, if it did not answer, was still loading its groups, or did not have a partition yet."""
@@ -22,8 +22,8 @@ TRY_S = 5.0
 only between two requests."""
 
 IDLE_S = 10.0
-"""How long a client may be idle. After a longer pause, a missing answer may mean that the network has dropped the connection,
-so the first request is repeated on a new connection or sent by a new client."""
+"""How long a client may be idle before its connections are in doubt. After a longer pause, a missing answer may mean that the
+network has dropped the connection, so the first request is repeated on a new connection or sent by a new client."""
 
 KEPT_S = 30.0
 """How long a client may be idle and still be reused. Networks may drop idle connections without notifying librdkafka, and a
@@ -34,8 +34,8 @@ FETCH_TIMEOUT_S = 30.0
 
 GROUP_OFFSETS_S = 60.0
 """How long the sink's tasks and driver try to read or commit a token, or to list groups, and how long a reader of a group's
-offsets waits for an open transaction that contains some. A coordinator moves within seconds, and a fenced producer's transaction
-is aborted within seconds."""
+offsets waits for an open transaction that contains such offsets. A coordinator moves within seconds, and a fenced producer's
+transaction is aborted within seconds."""
 
 TRANSACTION_S = 120.0
 """How long a sink task tries one step of a transaction. A coordinator moves within seconds."""

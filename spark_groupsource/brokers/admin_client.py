@@ -38,7 +38,7 @@ def make_admin_client(client_settings: Mapping[str, str], last_error: LastError)
 
 
 class LastingAdmin:
-    """An AdminClient that may be idle for a long time, with the last error that it reported. Any thread may use it.
+    """An AdminClient that may stay idle for a long time, and the last error that it reported. Any thread may use it.
 
     A network may drop an idle connection without notifying librdkafka, which then loses requests for a minute. So after a pause,
     a caller renews the client, either before its first request or once this request has gone unanswered.
@@ -49,7 +49,7 @@ class LastingAdmin:
 
         Args:
             client_settings: librdkafka settings that every client needs.
-            clock: Returns seconds, monotonic.
+            clock: Returns monotonic time in seconds.
 
         Raises:
             OptionError, AuthenticationFailed: See `make_admin_client`.
@@ -58,7 +58,7 @@ class LastingAdmin:
         self._clock = clock
         self.last_error = LastError()
         self.client = make_admin_client(client_settings, self.last_error)
-        """The client. Hold a reference to it until the answer arrives, because another thread may replace the client."""
+        """The client. Hold a reference to it until its answer arrives, because another thread may replace the client."""
         self._has_first_answer = False
         self._answered_at = clock()
 
@@ -66,7 +66,7 @@ class LastingAdmin:
         """Wait until a broker has answered this client once. If none answers, try the brokers' advertised addresses.
 
         Raises:
-            BrokerUnavailable: As `refuse_unreachable` does. The next call waits again.
+            BrokerUnavailable: See `refuse_unreachable`. The next call waits again.
         """
         if self._has_first_answer:
             return

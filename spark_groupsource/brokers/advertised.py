@@ -31,7 +31,7 @@ _MOST = 50
 """The maximum number of brokers to ask. One answer is enough."""
 
 BOOTSTRAP = re.compile(r"(\S+)/bootstrap\b")
-"""Matches librdkafka's name for a bootstrap server. Its name for a broker ends with the broker's id instead."""
+"""Matches librdkafka's name for a bootstrap server. librdkafka's name for a broker ends with the broker's id instead."""
 
 
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
         client_settings: librdkafka settings that every client needs.
 
     Raises:
-        BrokerUnavailable: No broker answers at its address. The message has the addresses.
+        BrokerUnavailable: No broker answers at its address. The message lists the addresses.
         OptionError: See `make_client`.
         AuthenticationFailed: See `make_client`.
     """
@@ -88,7 +88,7 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
 
 
 def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool:
-    """Return whether any broker answers at its address, even with a refusal. Add those that do not answer to `errors`.
+    """Return whether any broker answers at its address, even with a refusal. Add brokers that do not answer to `errors`.
 
     Args:
         admin: The client.

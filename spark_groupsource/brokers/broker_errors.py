@@ -93,7 +93,7 @@ _FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
 
 
 def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
-    """Return whether this error must make the query fail, as the Java consumer would. librdkafka would keep rejoining forever.
+    """Return whether this error must make the query fail, as it does a Java consumer. librdkafka would keep rejoining forever.
 
     Args:
         error: the error that the member's consumer returned when it was polled.
@@ -139,13 +139,13 @@ _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
     KafkaError.UNKNOWN: _COORDINATORS_LOG,
 }
-"""What to check for an error that makes a member fail, if the advice for its class is not enough."""
+"""What to check after an error that makes a member fail, if the advice for the error's class is not enough."""
 
 _COMMIT_ADVICE: Mapping[int, str] = {
     KafkaError.OFFSET_METADATA_TOO_LARGE: "This commit's metadata is larger than the brokers' offset.metadata.max.bytes. "
     "Raise that setting (Kafka's default is 4096).",
 }
-"""What to check when a commit is refused, if the advice for its class is not enough."""
+"""What to check after a refused commit, if the advice for the error's class is not enough."""
 
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
@@ -155,7 +155,7 @@ ADVICE: Mapping[type[GroupKafkaError], str] = {
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits and "
     "continues from there.",
 }
-"""What to check, by exception class."""
+"""Advice about what to check, by exception class."""
 
 LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
 """Matches librdkafka's name for a broker whose address another broker returned: the address and the broker's id."""
@@ -190,7 +190,7 @@ def explain(
         error: The error that was returned or raised.
         doing: What the client was doing, as in "committing orders-3".
         table: Maps error codes for this kind of request to exceptions.
-        advice_of: What to check, by exception.
+        advice_of: Advice about what to check, by exception class.
         missing_acl: Which ACL is missing, by error code.
     """
     fallback: type[GroupKafkaError] = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable

@@ -1,4 +1,4 @@
-"""Makes confluent-kafka clients, and remembers the errors that they report in the background."""
+"""Creates confluent-kafka clients, and records the errors that they report in the background."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
 
 CONNECT_EARLY_S = 0.5
-"""How long a new Consumer waits to connect to a partition's leader, so that its first real request need not wait."""
+"""How long a new Consumer waits to connect to a partition's leader, so that its first real request does not have to wait."""
 
 LAST_ERROR_KEPT_S = 180.0
 """How long an error that a client reported in the background can explain unanswered requests. librdkafka repeats a persistent
@@ -132,7 +132,7 @@ def make_client(
 def tokens_of(
     settings: Mapping[str, Any], on_error: Callable[[KafkaError], None]
 ) -> tuple[SharedToken | None, Callable[[KafkaError], None]]:
-    """Return the client's token callback and its error callback, which makes the next client get a new token after a refusal.
+    """Return a client's token callback, and an error callback that makes the next client get a new token after a refusal.
 
     Args:
         settings: The client's settings. Without `kafka.oauth_cb`, there is no token callback.
@@ -191,14 +191,14 @@ class TimeoutsNoticed(_LoggerAdapter):
         self._notice = notice
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
-        """Forward a line from confluent-kafka, whose first argument is librdkafka's name for the kind of line."""
+        """Forward a log line from confluent-kafka, which passes librdkafka's name for the kind of line as its first argument."""
         if args[:1] == ("REQTMOUT",):
             self._notice()
         super().log(level, msg, *args, **more)
 
 
 class LastError:
-    """Remembers the last error that an AdminClient reported in the background.
+    """Stores the last error that an AdminClient reported in the background.
 
     For example, librdkafka reports a refused login only in the background, while the requests themselves time out.
     """
@@ -218,7 +218,7 @@ class LastError:
             self._newest, self._at = error, self._clock()
 
     def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
-        """Return the last reported error, or `None` if there is none or it has not been repeated for a long time."""
+        """Return the last reported error, or `None` if there is none or if it has not been repeated for a long time."""
         self._poll(client)
         return self._kept()
 
@@ -235,7 +235,7 @@ class LastError:
         self._newest = None
 
     def _poll(self, client: AdminClient | Consumer) -> None:
-        """Make the client report its errors. Ignore them if it has not been polled for a long time, because they may be old."""
+        """Make the client report its errors. Ignore them if the last poll was long ago, because they may be old."""
         unpolled_s = self._clock() - self._polled_at
         client.poll(0)
         self._polled_at = self._clock()
@@ -254,7 +254,7 @@ _OLD_KEY_STORE = (
 
 
 def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
-    """Return the exception for a client that could not be made, usually because librdkafka refuses a setting.
+    """Return the exception for a client that could not be created, usually because librdkafka refuses a setting.
 
     Raise it `from None`, because the original error may quote a secret.
 

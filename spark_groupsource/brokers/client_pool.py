@@ -1,4 +1,4 @@
-"""Keeps a process's Kafka clients between tasks and micro-batches.
+"""Pools a process's Kafka clients, so that later tasks and micro-batches can reuse them.
 
 Reusing a client saves the time to connect, log in and look up the brokers. A task takes a client out of the pool, so that no
 other task uses it, and puts it back if nothing is wrong with it.
@@ -55,13 +55,13 @@ class ClientPool:
         """Make an empty pool.
 
         Args:
-            clock: Returns monotonic seconds.
+            clock: Returns monotonic time in seconds.
         """
         self._clock = clock
         self._idle: dict[Hashable, _Idle] = {}
         """The idle clients, with the most recently used one last."""
         self._living: dict[int, tuple[PooledClient, float]] = {}
-        """All clients that have not been closed, by `id`, with the time when each was made."""
+        """All clients that have not been closed, by `id`, with the time when each was created."""
 
     def add(self, client: Client) -> Client:
         """Register a new client and return it. The caller must later call `keep` or `close` with it."""
@@ -80,7 +80,7 @@ class ClientPool:
         return None if found is None else found.client
 
     def has(self, client: PooledClient) -> bool:
-        """Return whether a client from this pool is still usable. A forked child must not use its parent's clients."""
+        """Return whether a client that came from this pool is still usable. A forked child must not use its parent's clients."""
         return id(client) in self._living
 
     def keep(self, key: Hashable, client: PooledClient) -> None:

@@ -33,7 +33,7 @@ def droppable(kind: type[Any]) -> type[Any]:
 
 class _Droppable:
     def __del__(self) -> None:
-        """Let another thread destroy the client, unless this is the main thread, which is never one of librdkafka's."""
+        """Let another thread destroy the client, unless this is the main thread, which is never one of librdkafka's threads."""
         if threading.get_ident() != threading.main_thread().ident:
             # Do not use `threading` to start the thread, because this code may run during garbage collection while this thread
             # holds that module's lock. While Python is exiting, no thread can be started.
@@ -42,7 +42,7 @@ class _Droppable:
 
 
 def _destroy(held: list[_Droppable]) -> None:
-    """Destroy the client in the list on this thread, once there are no other references to it."""
+    """Wait until there are no other references to the client in the list, and then destroy the client on this thread."""
     # The garbage collector may still be clearing objects that refer to the client. If the list dropped its reference first, the
     # collecting thread would destroy the client after all. The two remaining references are the list's and this call's.
     for _ in range(_LOOKS):

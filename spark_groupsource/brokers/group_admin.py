@@ -32,7 +32,7 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ASK_AGAIN_S, GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, SHORT_TIMEOUT_S
 
 STABLE_INTERVAL_S = 0.02
-"""How often to check whether a transaction with offsets for a group is still open. Its producer is fenced, so it
+"""How often to check whether a transaction with offsets for a group is still open. Its producer is fenced, so the transaction
 will be committed or aborted soon."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -276,7 +276,8 @@ class GroupAdmin:
         Raises:
             GroupActive: A member has joined. Nothing is committed.
             CommitOutcomeUnknown: No broker answers. The offsets may have been committed, or may be committed later.
-            BrokerError: The brokers refuse some or all of the offsets. The message names the partitions that are committed.
+            BrokerError: The brokers refuse some or all of the offsets. The message names the partitions whose offsets were
+                committed.
         """
         doing = f"committing offsets of group {group}"
         altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
@@ -357,7 +358,8 @@ class GroupAdmin:
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin.client, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
-        # Skip partitions without a leader, in a deleted topic or without the ACL, because the others are still worth showing.
+        # Skip partitions that have no leader, whose topic was deleted or whose ACL is missing, because the others are still worth
+        # showing.
         return {
             partition: answer.result().offset
             for partition, answer in answers.items()

@@ -35,21 +35,21 @@ serve(int(sys.argv[1]))
 """The child's program. multiprocessing would first import the parent's program, which may be large."""
 
 ATTEMPTS = 3
-"""How many times one question may crash the child process before an error is raised."""
+"""How many times the same question may crash the child process before an error is raised."""
 
 
 _DESCRIBING = "Describing group {!r}"
 
 
 def _asked(method: Callable[Concatenate[GroupAdmin, P], T], doing: str) -> Callable[Concatenate[GroupAdminProcess, P], T]:
-    """Return a `GroupAdminProcess` method that calls this method of the GroupAdmin in the child process.
+    """Return a `GroupAdminProcess` method that calls this GroupAdmin method in the child process.
 
     Besides the method's own errors, it raises BrokerUnavailable if the child died three times, or did not answer within
     ANSWER_LIMIT_S, and any error from creating the `GroupAdmin`.
 
     Args:
         method: The method. Its arguments and its result are pickled.
-        doing: What it does, for error messages, with a placeholder for the first argument.
+        doing: What the method does, for error messages, with a placeholder for the first argument.
     """
 
     @functools.wraps(method)
@@ -64,7 +64,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
     """A GroupAdmin in a child process that starts on demand. Only one thread may use it at a time."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
-        """Keep the settings. The child starts with the first question.
+        """Store the settings. The child process starts with the first question.
 
         Args:
             client_settings: as for `GroupAdmin`. They are sent to the child through a pipe.

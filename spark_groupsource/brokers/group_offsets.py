@@ -110,7 +110,7 @@ class GroupOffsets:
             "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": "false",
-            # A commit has no other time limit. The default is a minute, which is the limit for all attempts together.
+            # A commit has no other time limit. The default is a minute, which is the limit for all attempts in total.
             "socket.timeout.ms": str(int(TRY_S * 1000)),
         }
         self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
@@ -174,7 +174,7 @@ class GroupOffsets:
         self._consumer = renewed
 
     def _tried(self, step: Callable[[float], T]) -> T:
-        """Repeat a step until it succeeds, is refused, or time is up."""
+        """Repeat a step until it succeeds, is refused, or runs out of time."""
         deadline = Deadline(GROUP_OFFSETS_S)
         renewed = False
 

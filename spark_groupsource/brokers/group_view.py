@@ -32,7 +32,7 @@ KNOWN_TYPES: Mapping[str, str] = {
     "connect": "the workers of a Kafka Connect cluster are its members",
     "sr": "the instances of a Schema Registry are its members",
 }
-"""What classic groups with other protocol types are used for."""
+"""Describes the members of classic groups that are not consumer groups, by protocol type."""
 
 _INSTEAD = "Set kafka.group.id to a name that no other kind of group has."
 
@@ -81,7 +81,7 @@ class PartitionView:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between the committed offset and the end, as every lag tool counts it. `None` if unknown."""
+        """The number of offsets from the committed offset to the end, as every lag tool calculates it. `None` if unknown."""
         committed = self.committed
         return None if committed is None or self.end is None else max(0, self.end - committed)
 
@@ -128,7 +128,7 @@ class Difference:
 
     The partition is assigned to one member but should move to another (KIP-848), or a member other than its owner wrote its last
     commit record. This is normal for a few seconds during a move, until the old owner has given the partition back and the new
-    owner has written its first commit record. If it lasts, a member may have missed the move.
+    owner has written its first commit record. If it persists, a member may have missed the move.
     """
 
     partition: TopicPartition
@@ -159,7 +159,7 @@ class GroupView:
 
     @property
     def lag_unknown(self) -> int:
-        """The number of partitions with unknown lag, whose leader does not answer or which have records but no commit."""
+        """The number of partitions with unknown lag: the leader does not answer, or there are records but no commit."""
         return sum(partition.lag_unknown for partition in self.partitions)
 
     @property

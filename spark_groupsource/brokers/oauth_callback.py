@@ -57,7 +57,7 @@ def function_named(name: str) -> Callable[[str | None], object]:
     """Import the function named `package.module:function`. The import runs only its module's top-level code.
 
     Raises:
-        OptionError: The function cannot be imported here, or is not marked.
+        OptionError: The function cannot be imported in this process, or is not marked.
     """
     module, _, path = name.partition(":")
     if module.partition(".")[0] in sys.stdlib_module_names:

@@ -25,7 +25,7 @@ _SET_BY = {
     "PYSPARK_EXECUTOR_MEMORY_MB": ("spark.executor.pyspark.memory, divided by spark.executor.cores", "2g for each core"),
     "PYSPARK_PLANNER_MEMORY_MB": ("spark.sql.planner.pythonExecution.memory", "2g"),
 }
-"""By environment variable: the Spark setting that limits such a process, and a sufficient value (docs/performance.md)."""
+"""For each environment variable, the Spark setting that limits such a process, and a sufficient value (docs/performance.md)."""
 
 _NO_THREAD = re.compile(r"(create|start) (\w+ )?thread")
 """Part of the message from librdkafka or Python if a thread cannot be started."""

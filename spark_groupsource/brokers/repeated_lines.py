@@ -31,7 +31,7 @@ _BROKER = re.compile(r"[^\s/=(]+:\d+(?:/(?:\d+|bootstrap))?|\bGroupCoordinator(?
 _NUMBER = re.compile(r"\d+")
 
 _PASSED = "groupkafka_has_passed"
-"""Marks a record that a filter has passed, so that a handler's filter does not count it again."""
+"""Marks a log record that a filter has passed, so that a handler's filter does not count the record again."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class RepeatFilter(logging.Filter):
 
     Args:
         has_kinds: Whether the lines are librdkafka's.
-        clock: Returns seconds, monotonic.
+        clock: Returns monotonic time in seconds.
     """
 
     def __init__(self, *, has_kinds: bool = False, clock: Callable[[], float] = time.monotonic) -> None:

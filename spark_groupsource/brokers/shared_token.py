@@ -34,7 +34,7 @@ LONGEST_PAUSE_S = 30.0
 """The pause after the first failed call, and the longest pause. Each pause is twice as long as the one before."""
 
 EXPIRED_PAUSE_S = 5.0
-"""The longest pause while there is no valid token. It is shorter, because no client can be created in the meantime."""
+"""The longest pause while there is no valid token. It is short, because no client can be created in the meantime."""
 
 _LOOK_S = 0.01
 """How often a thread checks for the first token while another thread fetches it, in seconds."""

@@ -1,4 +1,4 @@
-"""Returns topics' current ids, and accepts that an id has changed only after brokers have repeated it several times.
+"""Returns topics' current ids. A changed id is accepted only after brokers have reported it several times.
 
 A topic that was deleted and created again is a different topic with a different id. A broker may lag behind the others for a
 moment, so a single answer is not enough to give up on a topic.
@@ -14,7 +14,7 @@ from spark_groupsource.handoff.losses import topic_gone
 from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
-"""How many times brokers must repeat that a topic does not exist or has a different id before this is believed."""
+"""How many times brokers must report that a topic does not exist or has a different id before the change is accepted."""
 
 
 BELIEVED_AT_MOST = 1000
@@ -26,7 +26,7 @@ class TopicIds:
     """Returns topics' current ids, and remembers which changes brokers have confirmed.
 
     The runner's main thread and a survey's threads use it. They share one frozenset, which is replaced, never modified. If two
-    threads replace it at the same time, one change is lost, and must be confirmed again the next time.
+    threads replace it at the same time, one change is lost and must be confirmed again later.
     """
 
     def __init__(

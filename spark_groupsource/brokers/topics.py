@@ -38,8 +38,9 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 APART = 0.75
-"""If two calls to `ends` are this fraction of the patience apart, they show nothing about the time in between. It is below 1,
-because if the trigger is as long as the patience, the time from the end of one call to the next call is a little shorter."""
+"""If two calls to `ends` are more than this fraction of `patience_s` apart, they show nothing about the time in between. It is
+below 1, because if the trigger interval equals `patience_s`, the time from the end of one call to the next call is a little
+shorter."""
 
 
 class Subscription(Protocol):
@@ -84,7 +85,7 @@ class Topics:
             client_settings: librdkafka settings that every client needs.
             subscription: The query's topics.
             read_committed: Whether ends are last stable offsets instead of high watermarks.
-            patience_s: How many seconds a partition's end may remain unknown before `ends` raises.
+            patience_s: How many seconds a partition's end may remain unknown before `ends` raises an error.
             clock: Returns monotonic time in seconds.
 
         Raises:
@@ -103,13 +104,13 @@ class Topics:
         self._absent: frozenset[TopicPartition] = frozenset()
         """The partitions whose topic did not exist when their offsets were last requested."""
         self.epochs: Mapping[TopicPartition, int] = {}
-        """The leader epoch of each end that the last call to `ends` returned, as far as the brokers report epochs."""
+        """The leader epoch of each end that the last call to `ends` returned, if the brokers report epochs."""
 
     def without_patience(self) -> Topics:
-        """Return a copy with the same client and endless patience, for callers on other threads that have their own patience.
+        """Return a copy with the same client but no time limit, for callers on other threads that have their own time limits.
 
-        The copy's `ends` never raises because a partition's end is unknown, and does not change what this object remembers.
-        Threads may share the copy, because what it remembers only decides how long it waits for an answer.
+        The copy's `ends` never raises an error because a partition's end is unknown, and does not change what this object
+        remembers. Threads may share the copy, because what it remembers only decides how long it waits for an answer.
         """
         patient = copy.copy(self)
         patient._patience_s = math.inf
@@ -202,7 +203,7 @@ class Topics:
             except TopicNotFound:
                 found[name] = None
             except BrokerUnavailable:
-                continue  # a caller that needs the topic's ends notices this, and waits only as long as its patience
+                continue  # a caller that needs the topic's ends notices this, and waits only until its own time limit
         return found
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -211,8 +212,8 @@ class Topics:
         The result does not contain partitions whose leader does not answer, or whose topic does not exist.
 
         Raises:
-            BrokerUnavailable: A partition's end has been unknown for as long as the patience. If the last call was about that
-                long ago (`APART`), this call keeps asking for an end that was unknown then until the patience is over.
+            BrokerUnavailable: A partition's end has been unknown for `patience_s` seconds. If the last call was about that long
+                ago (`APART`), this call keeps asking for up to `patience_s` for an end that was unknown then.
             NotAuthorized: The user may not read a topic. Raised without waiting.
             AuthenticationFailed: The brokers refuse the login. Raised without waiting.
         """
@@ -235,7 +236,7 @@ class Topics:
         }
         if silent_again:
             # The leader may have moved since the last request. The call above has refreshed the leaders, so ask again.
-            # If the last request was long ago, keep asking until the patience is over: the next trigger may be an hour away.
+            # If the last request was long ago, keep asking until `patience_s` is over: the next trigger may be an hour away.
             known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()
         silent_before = self._unknown_since.keys()
@@ -358,7 +359,7 @@ class Topics:
                 if isinstance(error, TopicNotFound):
                     absent.add(partition)
                 if isinstance(error, BrokerUnavailable | TopicNotFound):
-                    continue  # there is no leader now, or the topic was just created or deleted: the caller's patience decides
+                    continue  # there is no leader now, or the topic was just created or deleted: the caller's time limit decides
                 raise error from None
             if found.offset >= NO_RECORD:
                 known[partition] = Found(found.offset, epoch_of(found))

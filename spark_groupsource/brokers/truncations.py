@@ -1,8 +1,8 @@
 """Uses leader epochs (KIP-320) to find logs that were truncated below a position and have grown again since.
 
-A position has the leader epoch that its log had when it reached that offset. After an unclean leader election, or with a restored
-disk, the log gets a new epoch, and its earlier epochs may end below the position. An OffsetForLeaderEpoch request returns where
-they end. librdkafka has no call for this request, but sends it when a consumer seeks to an offset with an epoch.
+A position has the leader epoch that its log had when it reached that offset. After an unclean leader election, or when a disk is
+restored, the log gets a new epoch, and its earlier epochs may end below the position. An OffsetForLeaderEpoch request returns
+where they end. librdkafka has no call for this request, but sends it when a consumer seeks to an offset with an epoch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Truncations:
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the consumer group, which the client does not join.
-            patience_s: how many seconds in total a leader may fail to answer before `below` raises.
+            patience_s: how many seconds in total a leader may fail to answer before `below` raises an error.
             clock: returns monotonic time in seconds.
         """
         self._settings = {
@@ -73,7 +73,7 @@ class Truncations:
         self._patience_s = patience_s
         self._clock = clock
         self._silent_s: dict[TopicPartition, float] = {}
-        """How many seconds in a row each partition's leader has not answered."""
+        """For how many seconds in a row each partition's leader has failed to answer."""
         self._valid: dict[TopicPartition, tuple[int, int, int]] = {}
         """Valid positions with their epochs, and the logs' epochs in which they are valid."""
         self._asked: dict[TopicPartition, tuple[int, int, int]] = {}
@@ -95,7 +95,7 @@ class Truncations:
             epochs: these logs' current leader epochs. A position that is valid in an epoch is not asked about again.
 
         Raises:
-            BrokerUnavailable: a leader has not answered for as long as the patience.
+            BrokerUnavailable: a leader has not answered for `patience_s` seconds.
             OptionError, AuthenticationFailed: see `make_client`.
         """
         keys = {partition: (*position, epochs[partition]) for partition, position in positions.items()}

@@ -1,1 +1,1 @@
-"""Reads a query's checkpoint files to find out how far Spark has got with the query."""
+"""Reads a query's checkpoint files to find out how far the query has progressed."""

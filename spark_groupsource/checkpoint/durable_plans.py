@@ -24,7 +24,7 @@ class _Doubt(NamedTuple):
 
 
 class DurablePlans:
-    """Finds out which plans of one stream are in its checkpoint's logs. Used on one thread."""
+    """Finds out which of a stream's plans are in its checkpoint's logs. Only one thread may use it."""
 
     def __init__(self, location: str) -> None:
         """Prepare the lookup without reading a file.
@@ -74,7 +74,7 @@ class DurablePlans:
         return batch is not None and self._files.exists(f"commits/{batch}")
 
     def _next_batch(self, stream: str, plan: int) -> int | None:
-        """Return the number of the micro-batch after the last one found, if it has the plan. Reads one file and lists none."""
+        """Return the number of the micro-batch after the last one found, if it has the plan. Read only one file."""
         if self._located is None:
             return None
         batch = self._located[2] + 1
@@ -110,5 +110,5 @@ class DurablePlans:
 
     @cached_property
     def _files(self) -> CheckpointFiles:
-        """Access to the checkpoint's files. If setting it up fails, the next use tries again."""
+        """Gives access to the checkpoint's files. If the setup fails, the next use tries again."""
         return CheckpointFiles(self._location)

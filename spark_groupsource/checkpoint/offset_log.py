@@ -73,11 +73,11 @@ def plan_of(offset: object) -> tuple[str, int] | None:
 
 
 def left_behind(offset: Mapping[str, Any], ends: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Return the number of offsets between the end of a plan and the end of each of its partitions.
+    """Return how many offsets each of a plan's partitions has between the plan's end and the partition's end.
 
     Args:
         offset: One of this package's offsets, as plain JSON values.
-        ends: The end offsets, by topic and partition. Partitions that are missing here or in the plan are left out.
+        ends: The end offsets, by topic and partition. Partitions that are missing in `ends` or in the plan are left out.
     """
     return {
         TopicPartition(topic, int(partition)): max(0, ends[topic][partition] - bounds[-1][1])

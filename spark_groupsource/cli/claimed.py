@@ -78,7 +78,7 @@ def _writer(group: GroupView, view: PartitionView) -> GroupMember | None:
 
 
 def _is_processed(group: GroupView, view: PartitionView, writer: GroupMember | None) -> bool:
-    """Return whether the query that wrote the partition's commit record is still processing its claims there."""
+    """Return whether the query that wrote the partition's commit record is still processing its claims in the partition."""
     if group.state in HIDING and isinstance(view.commit, CommitRecord) and view.commit.member is None:
         return bool(group.members)  # the coordinator returns no owners right now, and the record does not name its writer
     # While a member drains a partition, the coordinator shows no owner, but the member is still processing its range.

@@ -22,7 +22,7 @@ COMMANDS = {
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),
     "transactions": ("transactions:transactions", "Show which records open transactions hide, and which tasks have them open."),
 }
-"""Each subcommand's module in `cli`, its function there, and its line in `groupkafka --help`."""
+"""Each subcommand's module in `cli`, the function in that module, and the subcommand's line in `groupkafka --help`."""
 
 
 class _Commands(click.Group):

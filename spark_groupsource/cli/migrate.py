@@ -123,7 +123,7 @@ class Migration:
     added: frozenset[TopicPartition]
     """Partitions that are not in the checkpoint. They are read from the start of the log, as with Spark's source."""
     expired: Mapping[TopicPartition, OffsetRange]
-    """The offsets from the checkpoint's offset to the start of the log. Their records have expired."""
+    """The ranges from the checkpoint's offset to the start of the log, whose records have expired."""
     deleted: tuple[TopicPartition, ...]
     """Partitions in the checkpoint whose topic has been deleted."""
     stateful: bool

@@ -1,4 +1,4 @@
-"""Recognizes groups in which the sink keeps its progress, and returns what it keeps there.
+"""Recognizes groups in which the sink stores a query's progress, and reads that progress.
 
 The offset in such a commit is the next micro-batch's number, or 1. It is not a position in a log, so the partition has no lag.
 """
@@ -20,7 +20,7 @@ OF_A_SINK = (
 
 
 def kept_by_sink(seen: PartitionView) -> bool:
-    """Return whether the sink committed this partition's offset, in which case it is not a reader's position."""
+    """Return whether the sink committed this partition's offset, in which case the offset is not a reader's position."""
     return kind_of(seen.metadata) is not None
 
 
@@ -41,9 +41,9 @@ def sink_batch(seen: PartitionView) -> int | None:
 
 
 def json_transaction(seen: PartitionView) -> Json | None:
-    """Return a sink task's note about its transaction as JSON, or `None` if this partition's commit is not such a note.
+    """Return a sink task's mark as JSON, or `None` if this partition's commit is not a mark.
 
-    If this version cannot read the note, its fields are `None`.
+    If this version cannot read the mark, its fields are `None`.
     """
     if kind_of(seen.metadata) != "mark":
         return None
@@ -87,7 +87,7 @@ def refuse_changes(view: GroupView) -> None:
 
     Raises:
         GroupActive: The group has members.
-        OffsetsInTheWay: The sink keeps something in the group.
+        OffsetsInTheWay: A sink keeps its progress in the group.
     """
     refuse_active(view)
     if lines := sink_lines(view):

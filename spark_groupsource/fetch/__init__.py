@@ -8,9 +8,9 @@ contract.py defines what every reader takes and returns. There are two readers:
 
 choice.py chooses between them. Both share the other modules:
 
-- consumer_cache.py keeps consumers between tasks.
+- consumer_cache.py caches consumers between tasks.
 - reading.py reads a range with a consumer.
-- shared.py reads small ranges from several partitions together, and leaves every doubtful case to reading.py. Only the native
+- shared.py reads small ranges from several partitions in one pass, and leaves every doubtful case to reading.py. Only the native
   reader has a consumer that can do this (native_shared.py).
 - bounds.py asks brokers where a log starts and ends, and lost_ranges.py compares these bounds with the range.
 """

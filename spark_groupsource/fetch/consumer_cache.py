@@ -1,6 +1,6 @@
-"""Lends consumers to tasks, and keeps them between tasks, by kind of consumer and client settings.
+"""Lends consumers to tasks, and caches them between tasks, keyed by their kind and client settings.
 
-Spark runs many tasks in one Python worker. Keeping a consumer saves the 30 to 65 ms that it takes to connect a new one. While a
+Spark runs many tasks in one Python worker. Reusing a consumer saves the 30 to 65 ms that it takes to connect a new one. While a
 task borrows a consumer, no other task uses it.
 
 A consumer never joins the group and never commits. It has the user's `group.id`, so that the same ACLs and quotas apply to it as
@@ -30,18 +30,18 @@ Kind = TypeVar("Kind", bound=FetchConsumer)
 def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str]) -> Iterator[Kind]:
     """Lend a consumer that has these settings and no assignment.
 
-    After an error in the body, the consumer is closed. Otherwise, it is kept for the next task. Two tasks that run in one process
-    at the same time get two consumers.
+    After an error in the `with` block, the consumer is closed. Otherwise, it is cached for the next task. Two tasks that run in
+    one process at the same time get two consumers.
 
     Args:
-        make: Creates a consumer if none has been kept.
+        make: Creates a consumer if none is cached.
         client: The consumer's finished settings.
 
     Raises:
         OptionError: librdkafka refuses the settings.
     """
     clients = pool()
-    # The key includes `make`, so a kept consumer is of the right kind.
+    # The key includes `make`, so a cached consumer is of the right kind.
     key = make, digest(client)
     consumer = cast("Kind | None", clients.take(key))
     if consumer is None:
@@ -67,7 +67,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
 
 
 def _is_unassigned(consumer: FetchConsumer) -> bool:
-    """Unassign a consumer, and return whether this worked. If not, its Fetch would delay the next task's first requests."""
+    """Unassign a consumer, and return whether that worked. If it did not, a Fetch would delay the next task's first requests."""
     try:
         consumer.unassign()
     except KafkaException as refused:

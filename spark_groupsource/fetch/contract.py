@@ -156,14 +156,14 @@ class Intake(Protocol):
         """Drop the records that have been fetched but not taken in. Call this when their assignment ends."""
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the rows taken in so far as a batch, or None if there are none, and start the next batch."""
+        """Return the collected rows as a batch, or None if there are none, and start the next batch."""
 
     def close(self) -> None:
         """Free all records."""
 
 
 class Throttling:
-    """Remembers how long brokers will not answer on this consumer's connections because it has exceeded a quota."""
+    """Tracks how long the brokers will throttle a consumer's connections because the consumer has exceeded a quota."""
 
     def __init__(self) -> None:
         self._ends_at = 0.0
@@ -182,13 +182,14 @@ class FetchConsumer(Protocol):
     """A consumer that reads one partition at a time, for one task at a time."""
 
     errors: dict[int, KafkaError]
-    """The errors that librdkafka has reported by callback since this was last cleared. Only the latest for each code is kept."""
+    """The errors that librdkafka has reported by callback since this dict was last cleared. It has only the latest for each
+    code."""
 
     answered: set[TopicPartition]
     """The partitions whose leader has answered this consumer, with no error since then. Tasks for these begin with a Fetch."""
 
     throttling: Throttling
-    """How long brokers throttle this consumer. If a request times out in the meantime, the connection closes and its Fetch is
+    """How long brokers will throttle this consumer. If a request times out meanwhile, the connection closes and its Fetch is
     lost."""
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -208,7 +209,7 @@ class FetchConsumer(Protocol):
         """
 
     def serve(self) -> None:
-        """Serve the callbacks. Call this only while nothing is assigned, because it drops any record."""
+        """Serve the callbacks. Call this only while nothing is assigned, because this call drops any record that arrives."""
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
         """Start fetching this partition, and no other, from `offset` (inclusive)."""

@@ -111,7 +111,7 @@ class _Reading:
         self._next = fetch_range.start
         """The next offset to read. All offsets before it have been read, are lost, or are known to have no record."""
         self._end = fetch_range.end
-        """The end of the range, exclusive; lowered if the log was truncated. The range is complete when `_next` gets here."""
+        """The end of the range, exclusive; lowered if the log was truncated. The range is complete when `_next` reaches it."""
         self._assigned_at = fetch_range.start
         """The offset at which the current assignment starts."""
         self._begun = False
@@ -137,7 +137,7 @@ class _Reading:
         """Yield the range's records (see the module docstring)."""
         timeout_ms = self._settings.poll_timeout_ms
         # 1. Ask for the bounds, once per consumer and partition, because librdkafka does not report that a topic does not exist,
-        #    so the task would wait in vain. Ask before `assign`, because a waiting Fetch delays all other requests.
+        #    so the task would wait for nothing. Ask before `assign`, because a waiting Fetch delays all other requests.
         if self._partition not in self._consumer.answered:
             client = self._settings.client
             self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing, client))
@@ -163,7 +163,7 @@ class _Reading:
             yield batch
 
     def close(self) -> None:
-        """Free the records that have not been yielded. Call this before closing the consumer, which they depend on."""
+        """Free the records that have not been yielded. Call this before closing the consumer, because they depend on it."""
         self._intake.close()
 
     def _assign(self) -> None:
@@ -260,7 +260,7 @@ class _Reading:
         self._end = start
 
     def _begin(self, first: int) -> None:
-        """Check, once per assignment, that no record before its first one was deleted in the meantime.
+        """Check, once per assignment, that no record before the first one was deleted in the meantime.
 
         Args:
             first: The offset of the first record, or the first offset that may have one.

@@ -66,8 +66,8 @@ _PASSING = _NO_BROKER | {
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
-"""Retriable errors. Any other error makes the task fail, because after some of them, such as a wrong checksum, librdkafka skips
-records."""
+"""Retriable errors. Any other error makes the task fail, because librdkafka skips records after some errors, such as a wrong
+checksum."""
 
 
 def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:

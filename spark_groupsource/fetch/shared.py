@@ -6,9 +6,9 @@ range is complete when the pass gets one of these:
 - the record just before `end`, or a record at or after `end`, which is dropped;
 - the end of the partition, at or after `end`.
 
-In every other case, the ordinary reader (reading.py) reads the rest of the range. It reads one range at a time, and handles
-losses, refusals and waiting. These cases are a gap before the first record, which may be a loss; a range without records; a
-record from a log that was truncated and has grown again; any error; and silence. A pass does not use the consumer's position,
+In every other case, the ordinary reader (reading.py) reads the rest of the range. That reader reads one range at a time, and
+handles losses, refusals and waiting. Such cases are a gap before the first record, which may be a loss; a range without records;
+a record from a log that was truncated and has grown again; any error; and silence. A pass does not use the consumer's position,
 which may belong to an earlier assignment.
 """
 
@@ -29,8 +29,9 @@ from spark_groupsource.fetch.reading import TASK_WAIT_S, batch_of
 log = logging.getLogger(__name__)
 
 TASK_SHARED_SILENCE_S = 2.0
-"""How long a task that reads several partitions together waits for a record before it reads them one by one to find out what is
-wrong. Leaders answer within milliseconds, but a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
+"""How long a task that reads several partitions in one pass waits for a record before it reads them one by one to find out what
+is wrong. Leaders answer within milliseconds, but a new connection may wait for `reconnect.backoff.ms`, which is 1 s by
+default."""
 
 _AHEAD_BYTES = 64 * 1024
 """The maximum number of bytes per partition in a response, and also the prefetch limit, unless a producer's batch is larger. A
@@ -52,7 +53,7 @@ def read_shared(
     Args:
         ranges: The ranges, of different partitions.
         settings: How to read.
-        make: Creates the consumer for all of them.
+        make: Creates the consumer that reads all of the ranges.
         read_one: Reads a range that a pass has not finished.
     """
     unfinished: list[FetchRange] = []
@@ -179,7 +180,7 @@ class _Pass:
 
 
 class _Together:
-    """Combines small batches into larger ones, because each batch costs Spark a few milliseconds.
+    """Combines small batches into larger ones, because each batch takes Spark a few milliseconds.
 
     Args:
         batch_bytes: The maximum size of a batch, in bytes.
@@ -192,7 +193,7 @@ class _Together:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Add a batch. If it does not fit together with the earlier ones, return these combined into one batch."""
+        """Add a batch. If it does not fit with the earlier batches, return those combined into one batch."""
         # Do not use `nbytes` here, because computing it takes as long as reading the range.
         full, size = None, batch.get_total_buffer_size()
         if self._rows + batch.num_rows > BATCH_ROWS or self._bytes + size > self._batch_bytes:

@@ -21,7 +21,7 @@ from spark_groupsource.timeouts import ASK_FOR_IDS_EVERY_S
 log = logging.getLogger(__name__)
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
-"""A function that returns the group's commits for partitions."""
+"""A function that returns the group's commit for each of the given partitions."""
 
 
 class Adopting:
@@ -34,13 +34,13 @@ class Adopting:
             survey: asks the brokers.
             fail_on_data_loss: whether a recreated topic is an error. If not, it is read from the beginning.
             patience_s: how many seconds retriable errors may delay a partition. Each partition has its own limit.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._survey = survey
         self._fail_on_data_loss = fail_on_data_loss
         self._failures: Failures[TopicPartition] = Failures(patience_s, clock=clock)
         self._tried: frozenset[TopicPartition] = frozenset()
-        """The partitions in the current attempt. An error applies to these."""
+        """The partitions in the current attempt. An error applies to all of them."""
         self.partitions: set[TopicPartition] = set()
         """The partitions that have not been adopted yet."""
         self._deleted: set[TopicPartition] = set()
@@ -68,7 +68,7 @@ class Adopting:
         self._failures.put_off(partitions, ASK_FOR_IDS_EVERY_S)
 
     def adopted(self, partitions: Collection[TopicPartition]) -> None:
-        """Note that this member has written the records of these partitions."""
+        """Record that this member has written these partitions' records."""
         self.partitions.difference_update(partitions)
         self._failures.forget(partitions)
 
@@ -129,7 +129,7 @@ class Adopting:
             passing: whether to treat the error as retriable here, although it usually is not.
 
         Returns:
-            Whether to retry: the error is retriable and has not lasted longer than `patience_s`.
+            Whether to retry, because the error is retriable and has not persisted for longer than `patience_s`.
         """
         failed = self._tried & self.partitions
         self._failures.put_off(failed & self._deleted, ASK_FOR_IDS_EVERY_S)
@@ -142,7 +142,7 @@ class Adopting:
         return True
 
     def _note_unknown(self, found: BrokersAnswer) -> None:
-        """Note the partitions that cannot be adopted now. Raise an error if their leader has not answered for too long."""
+        """Record the partitions that cannot be adopted now. Raise an error if a leader has not answered for too long."""
         unknown = set(found.unknown)
         newly_unknown = unknown - self._failures.failing(unknown)
         if newly_unknown:
@@ -170,7 +170,7 @@ def adopted_records(
     Args:
         stream: the stream that adopts.
         found: the brokers' answers.
-        done: the plans that the group's records show as done.
+        done: each stream's newest plan that the group's records show as done.
         cluster_id: as in `rules.adopt`.
         member: as in `rules.adopt`.
     """

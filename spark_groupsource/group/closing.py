@@ -1,4 +1,4 @@
-"""Decides which reports of durable plans to believe, and tracks whether claims still have to be closed.
+"""Decides which reports of durable plans to trust, and tracks whether claims still have to be closed.
 
 Reports come from another thread. They may arrive late, twice or not at all, or come from a copy of the checkpoint
 (docs/design.md, "Closing at once").
@@ -22,18 +22,18 @@ def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool
     """Return whether a report shows for the first time that the newest claimed plan is durable.
 
     A report about an earlier plan is late and closes nothing more. Any other report comes from another stream or from another
-    copy of the checkpoint. Believing it would close claims whose rows were never written, and those rows would be lost.
+    copy of the checkpoint. Trusting it would close claims whose rows were never written, and those rows would be lost.
 
     Args:
         report: the newest report.
         stream: the stream as its checkpoint describes it.
-        claimed: the newest plan whose claims are all made. `None` while they are being made.
+        claimed: the newest plan whose claims have all been made. `None` while they are being made.
     """
     return claimed is not None and report == (stream.name, claimed) and claimed > stream.durable
 
 
 class Closing:
-    """Follows the newest plan's claims from the commit that makes them until they are closed.
+    """Tracks the newest plan's claims, from the commit that makes them until they are closed.
 
     Used on the consumer's thread. Any thread may call `report` and read `closed` and `given_up`.
     """
@@ -42,7 +42,7 @@ class Closing:
         """Start with nothing claimed.
 
         Args:
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._clock = clock
         self._claimed: int | None = None
@@ -52,14 +52,15 @@ class Closing:
         """Whether a plan was reported as durable but its claims are still open."""
         self._try_at = -math.inf
         self.unclosable: Collection[TopicPartition] = frozenset()
-        """Partitions of deleted topics. A durable plan's claims stay open there, because no record can be written."""
+        """Partitions of deleted topics. A durable plan's claims in these partitions stay open, because no record can be
+        written."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable."""
         self.given_up = -1
         """The newest plan that was reported as durable, but whose claims the group has refused to close."""
 
     def report(self, stream: str, plan: int) -> None:
-        """Note a report for the next `believe` call."""
+        """Store a report for the next `believe` call."""
         self._report = (stream, plan)
 
     def claiming(self) -> None:
@@ -67,7 +68,7 @@ class Closing:
         self._claimed = None
 
     def claimed(self, plan: int) -> None:
-        """Note that all of a plan's claims are made. Earlier reports are not about this plan: its tasks had not started."""
+        """Record that all of a plan's claims are made. Earlier reports cannot be about it, because its tasks had not started."""
         self._claimed, self._report, self._unclosed = plan, None, False
         self.unclosable = frozenset()
 
@@ -80,7 +81,7 @@ class Closing:
         return replace(stream, durable=self._claimed)
 
     def is_open(self, stream: Stream) -> bool:
-        """Return whether this run has made all of the newest plan's claims but does not know yet that the plan is durable."""
+        """Return whether this run has made all of the newest plan's claims but does not yet know that the plan is durable."""
         return self._claimed == stream.logged > stream.durable
 
     @property
@@ -89,12 +90,12 @@ class Closing:
         return self._unclosed and self._clock() >= self._try_at
 
     def failed(self, plan: int, *, passing: bool) -> None:
-        """Note that the claims of `plan` could not be closed. Retry if the error is retriable, otherwise give up."""
+        """Record that the claims of `plan` could not be closed. Retry if the error is retriable, otherwise give up."""
         self._unclosed = passing
         self._try_at = self._clock() + RETRY_LATER_S
         if not passing:
             self.given_up = plan
 
     def succeeded(self, plan: int, unclosable: Collection[TopicPartition]) -> None:
-        """Note that the claims of `plan` are closed, except in the `unclosable` partitions."""
+        """Record that the claims of `plan` are closed, except in the `unclosable` partitions."""
         self._unclosed, self.unclosable, self.closed = False, unclosable, plan

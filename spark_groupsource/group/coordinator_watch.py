@@ -26,8 +26,8 @@ COMPARE_EVERY_S = 30.0
 """How often to ask the coordinator for this member's assignment. With `DISAGREES_S`, a difference is found within a minute."""
 
 COMPARE_AGAIN_S = 5.0
-"""How often to ask the coordinator while it disagrees with the member, and how long to wait after a request has timed out, so
-that librdkafka can reconnect first."""
+"""How often to ask the coordinator while it disagrees with the member. Also the pause after a request that timed out, so that
+librdkafka can reconnect first."""
 
 _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 
@@ -49,7 +49,7 @@ def missing(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The partitions about which the coordinator and this member disagree, and since when. `after` returns the next value.
+    """The partitions about which the coordinator and this member disagree, and since when. `after` returns an updated copy.
 
     Under KIP-848 the coordinator tells a member only once, in a heartbeat response, which partitions to give back or take. If
     that response is lost, librdkafka does not ask again (docs/design.md), and the two disagree until the member is expelled.
@@ -62,7 +62,7 @@ class Disagreement:
     since: Mapping[TopicPartition, float] = field(default_factory=lambda: MappingProxyType({}))
     """When the coordinator and the member were first seen to disagree about each partition."""
     mended: int = 0
-    """How many times in a row the member has rejoined because of this disagreement. Each time doubles `patience_s`."""
+    """How many times in a row the member has rejoined because of this disagreement. Each rejoin doubles `patience_s`."""
 
     @property
     def patience_s(self) -> float:
@@ -76,7 +76,7 @@ class Disagreement:
             own: this member's assignment, which did not change between the request and the answer.
             member: this member as the coordinator describes it. `None` if it is not in the group, which librdkafka detects on
                 its own.
-            now: seconds, monotonic.
+            now: the time on a monotonic clock, in seconds.
         """
         if member is None or member.target is None or own.draining:
             return Disagreement(mended=self.mended)
@@ -91,7 +91,7 @@ class Disagreement:
         return frozenset(partition for partition, first_seen in self.since.items() if now - first_seen >= self.patience_s)
 
     def mend(self) -> Disagreement:
-        """Return the disagreement to start from when the member rejoins: no partitions, and twice the patience."""
+        """Return the disagreement to start from when the member rejoins: no partitions, and double the `patience_s`."""
         return Disagreement(mended=self.mended + 1)
 
 
@@ -113,13 +113,13 @@ class CoordinatorWatch:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Start with no disagreement. No request is sent yet.
+        """Start with no disagreement, without sending a request.
 
         Args:
             member: the member.
             group_id: the member's group.
             coordinator: asks the coordinator for the member's assignment.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
             sleep: waits for a number of seconds.
         """
         self._member = member

@@ -1,10 +1,10 @@
-"""Uses the group's records to find out which of the other streams' plans are done, and which of these streams are running.
+"""Finds out from the group's records which plans of other streams are done, and which of those streams are running.
 
-A stream writes its newest finished plan into each of its records. A range owed to the stream is dropped as soon as any record
-shows that the range's plan is done. That record may belong to a topic that this query does not subscribe to.
+A stream (a query's checkpoint) writes its newest finished plan into each of its records. A range owed to the stream is dropped as
+soon as any record shows that the range's plan is done. That record may belong to a topic that this query does not subscribe to.
 
-The coordinator may take a long time to answer, so each question runs on its own thread, one at a time (threads.py). A late
-answer does no harm, because a plan that is done stays done.
+The coordinator may take a long time to answer, so questions run on separate threads, one at a time (threads.py). A late answer
+does no harm, because a plan that is done stays done.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GroupReader(Protocol):
         """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
 
     def pause(self) -> None:
-        """Release what only `members` needs, because that method will not be called for a while."""
+        """Release the resources that only `members` needs, because that method will not be called for a while."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class ConfirmedPlans:
     """
 
     def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
-        """Start with no answers. No request is sent yet.
+        """Start with no answers, without sending a request.
 
         Args:
             reader: reads the group's records, on other threads.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._reader = reader
         self._clock = clock
@@ -121,7 +121,7 @@ class ConfirmedPlans:
         return self._asked is not None and not self._answered
 
     def note(self, subscribed: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note the subscribed partitions' commits as they were before this member joined the group."""
+        """Store the subscribed partitions' commits as they were before this member joined the group."""
         self._subscribed = subscribed
 
     def done(self, stream: Stream) -> dict[str, int]:
@@ -133,7 +133,7 @@ class ConfirmedPlans:
     def protected(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
         """Return the streams whose ranges must not be taken over now.
 
-        They are running (`rules.alive`), or the other topics' records have not been searched for their plans yet.
+        These streams are running (`rules.alive`), or the other topics' records have not been searched for their plans yet.
 
         Args:
             holding: the records of this member's partitions.
@@ -143,9 +143,10 @@ class ConfirmedPlans:
         return self._alive(owned) | unasked
 
     def adopted(self) -> None:
-        """Note that partitions with held ranges were adopted, which earlier answers do not cover.
+        """Record that partitions with held ranges were adopted. Earlier answers do not cover these partitions.
 
-        The streams of these ranges may have come back since those answers, and other topics must be searched for their plans.
+        The streams to which these ranges are owed may have come back since those answers, and other topics' records must be
+        searched for their plans.
         """
         self._asked_elsewhere = frozenset()
         self._outdated = self._asked is not None
@@ -161,11 +162,12 @@ class ConfirmedPlans:
     ) -> None:
         """Ask which held ranges' plans are done. While a question is being answered, only the newest further question is kept.
 
-        The subscribed topics' records are read first. Other topics' records are searched only if that does not settle every
-        claim: immediately for a plan that is searched for the first time, and every ASK_GROUP_EVERY_S after that.
+        The subscribed topics' records are read first. Other topics' records are searched only if the subscribed topics' records
+        do not settle every claim: immediately for a plan that is searched for the first time, and every ASK_GROUP_EVERY_S after
+        that.
 
         Args:
-            stream: the stream that asks. Its own commit log settles its own plans.
+            stream: the stream that asks. Its own commit log decides about its own plans.
             owned: the partitions that this member has, whether or not it has adopted them.
             holding: the records whose claims should be settled.
             liveness_matters: whether the caller needs to know which other streams are alive.
@@ -245,7 +247,7 @@ class ConfirmedPlans:
 
 
 def find_out(reader: GroupReader, question: Question) -> Answer:
-    """Find the answer to a question in the group's records. Runs on a thread of `Questions`.
+    """Find the answer to a question in the group's records. Runs on one of the threads that `Questions` starts.
 
     Raises:
         GroupKafkaError: the subscribed topics' records could not be read.

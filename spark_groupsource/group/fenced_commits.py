@@ -24,12 +24,12 @@ from spark_groupsource.timeouts import FETCH_TIMEOUT_S
 log = logging.getLogger(__name__)
 
 MAX_COMMIT_BYTES = 900_000
-"""The most bytes that one OffsetCommit's records may take up. The coordinator writes them as one batch, which must not exceed
-the offsets topic's `max.message.bytes` (1,048,588 by default)."""
+"""The maximum number of bytes that one OffsetCommit's records may take up. The coordinator writes them as one batch, which must
+not exceed the offsets topic's `max.message.bytes` (1,048,588 by default)."""
 
 RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 110
-"""The most bytes that a record takes in that batch, not counting its group and topic names, and the most that each open range,
-owed range and earlier owner adds."""
+"""The maximum number of bytes that a record takes up in that batch, not counting its group and topic names, and the maximum that
+each open range, owed range and earlier owner adds."""
 
 
 def fetch_commits(
@@ -71,7 +71,7 @@ class FencedCommits:
         cluster_id: str | None = None,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Prepare to read and write commit records. No request is sent yet.
+        """Prepare to read and write commit records, without sending a request.
 
         Args:
             consumer: the member's consumer.
@@ -86,7 +86,7 @@ class FencedCommits:
 
     @property
     def member(self) -> str | None:
-        """The mark that identifies this member in its records. `None` before it has joined."""
+        """The mark that identifies this member in its records. `None` before the member has joined."""
         member_id = self._consumer.memberid()
         return mark_of(member_id) if member_id else None
 
@@ -99,7 +99,7 @@ class FencedCommits:
         return fetch_commits(self._consumer, self._group_id, partitions, cluster_id=self.cluster_id, polled=False)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """Split the records into parts that each fit into one commit. Thousands of partitions take several."""
+        """Split the records into parts that each fit into one commit. Thousands of partitions need several commits."""
         part: dict[TopicPartition, CommitRecord] = {}
         free_bytes = MAX_COMMIT_BYTES
         for partition in sorted(records):
@@ -116,7 +116,7 @@ class FencedCommits:
             yield part
 
     def write(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """Write the records in as many commits as it takes. Each commit is sent as the caller iterates.
+        """Write the records in as many commits as necessary. Each commit is sent as the caller iterates.
 
         Yields:
             The records in each commit, once the group has accepted it.

@@ -24,7 +24,7 @@ from spark_groupsource.timeouts import KEPT_S
 log = logging.getLogger(__name__)
 
 PARTITIONS_PER_REQUEST = 5_000
-"""The most partitions in one request. Their records take at most 20 MB."""
+"""The maximum number of partitions in one request. Their records take up at most 20 MB."""
 
 
 class GroupReader:
@@ -39,7 +39,7 @@ class GroupReader:
         everywhere: Callable[[], Collection[TopicPartition]],
         cluster_id: str | None,
     ) -> None:
-        """Prepare the clients. No request is sent yet.
+        """Prepare the clients, without sending a request.
 
         Args:
             client_settings: librdkafka settings that every client needs.
@@ -104,7 +104,7 @@ class GroupReader:
         return found
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return the group's commits for these partitions, with a new client if the last one was idle or got no answer."""
+        """Return the group's commits for these partitions. Use a new client if the last one was idle or got no answer."""
         # Replace an idle client: if the network has dropped its connections, its requests would get no answer for a minute. While
         # ranges are held for other streams, questions come more often than this, because each new client has to log in.
         if self._client is None or time.monotonic() - self._used_at >= KEPT_S:

@@ -1,10 +1,11 @@
-"""Decides whether ranges that other streams claimed but did not confirm are held or reread, and warns about them.
+"""Decides whether to hold or reread ranges that other streams claimed but did not confirm, and warns about them.
 
-The records of this member's partitions list these ranges (`owed`). A stream reads its own ranges after a restart, but a stream
-whose checkpoint was deleted never does. A member cannot tell the two apart, so the user chooses (`heldClaims`).
+The records of this member's partitions list these ranges (`owed`). A stream (a query's checkpoint) reads its own ranges after a
+restart, but a stream whose checkpoint was deleted never does. A member cannot tell the two apart, so the user chooses
+(`heldClaims`).
 
-A query with a new checkpoint may have been started by mistake in place of such a stream, so it warns when it starts. Then it
-continues, because it may read unclaimed records in any case, and claimed ranges stay claimed until the user chooses.
+A query with a new checkpoint may have been started by mistake in place of such a stream, so it logs a warning when it starts.
+Then it continues, because it may read unclaimed records in any case, and claimed ranges stay claimed until the user chooses.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionPlan(NamedTuple):
-    """One plan of one stream in one partition. All ranges that the plan claimed there are taken over together."""
+    """One plan of one stream in one partition. The ranges that it claimed in the partition are taken over at the same time."""
 
     partition: TopicPartition
     stream: str
@@ -46,15 +47,16 @@ class HeldRanges:
         """
         self.policy = policy
         self._dead_since: Mapping[PartitionPlan, float] = {}
-        """When each plan's stream was first found to be dead. Every answer since then has confirmed it."""
+        """When each plan's stream was first found to be dead. Every answer since then has confirmed that the stream is dead."""
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
         self._logged: frozenset[tuple[str, int]] = frozenset()
-        """The streams and plans whose held ranges were logged. A plan that is no longer held is dropped, so it is logged again
-        if it comes back."""
+        """The streams and plans whose held ranges have been logged. A plan whose ranges are no longer held is dropped, so they
+        are logged again if they are held again."""
         self._warned: frozenset[PartitionPlan] = frozenset()
-        """Claims from before this query started that it has already warned about, because their streams are not running."""
+        """Claims that were made before this query started, and about which it has already warned because their streams are not
+        running."""
         self._fresh = fresh
 
     @property
@@ -63,7 +65,7 @@ class HeldRanges:
         return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note every claim in the group, if this stream is new and `heldClaims` is not set. Call this before the stream joins.
+        """Record every claim in the group, if this stream is new and `heldClaims` is not set. Call this before the stream joins.
 
         Args:
             commits: The group's commit for each partition.
@@ -80,19 +82,19 @@ class HeldRanges:
     def note(
         self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, protected: Collection[str]
     ) -> None:
-        """Note which streams are dead according to the latest answer. Answers come at least every SETTLE_BETWEEN_TRIGGERS_S.
+        """Record which streams are dead according to the latest answer. Answers come at least every SETTLE_BETWEEN_TRIGGERS_S.
 
         A live stream's ranges wait for that stream, however long its micro-batch takes.
 
         Args:
             records: The record of each of this member's partitions.
             stream: This member's stream.
-            now: Seconds, monotonic.
+            now: The time on a monotonic clock, in seconds.
             protected: Streams whose ranges must not be taken over now (`evidence.ConfirmedPlans.protected`).
         """
         dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}
         # Remove a stream that comes back, even between two triggers. Otherwise, the next time it died, it would have no time to
-        # restart: its range would be read here immediately, and a second time by that stream.
+        # restart: its range would be read by this query immediately, and again by that stream.
         self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
         self._noted_at = now
 
@@ -105,7 +107,7 @@ class HeldRanges:
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Return the held ranges in these partitions that the next plan of `stream` should read.
 
-        These are the ranges whose streams had been dead for long enough when the newest answer was noted.
+        These are the ranges whose streams had been dead for long enough when the newest answer was recorded.
 
         Args:
             records: The record of each partition that the stream may plan.

@@ -43,10 +43,11 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, wit
 log = logging.getLogger(__name__)
 
 BLOCKED_AFTER_S = 2.0
-"""How long a claim may wait for another member to adopt a partition before this member stops draining its own, in seconds."""
+"""How long a claim may wait for another member to adopt a partition before this member stops draining its own partitions, in
+seconds."""
 
 SETTLE_INTERVAL_S = 2.0
-"""How many seconds must pass before another plan checks again whether other streams have confirmed their held ranges."""
+"""How many seconds must pass before a plan checks again whether other streams have confirmed their held ranges."""
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
 """How often held ranges are rechecked between two triggers, in seconds. The next trigger may be an hour away."""
@@ -105,7 +106,7 @@ class Ledger:
             held_claims: the user's choice for ranges that are owed to other streams.
             patience_s: how many seconds retriable errors may delay a partition's adoption. Each partition has its own limit,
                 which is paused while its topic does not exist.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
             wall_clock: returns seconds since 1970, for the timestamp in a claim.
             observer: receives the records whenever they change.
         """
@@ -127,9 +128,9 @@ class Ledger:
         self._blocked_at: float | None = None
         """When a claim began to wait for another member to adopt a partition."""
         self.may_be_claimed = False
-        """Whether the group may have claims by this stream that none of its records shows as done. Any thread may read it."""
+        """Whether the group may have claims from this stream that none of its records shows as done. Any thread may read it."""
         self._invisible = -1
-        """The newest plan for which the query has warned that no record can show it as done."""
+        """The newest plan about which the query has warned that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
         """The next offset to plan in each partition that new plans may include. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
@@ -138,7 +139,7 @@ class Ledger:
     # Called from any thread.
 
     def report_durable(self, stream: str, plan: int) -> None:
-        """Note a report that Spark's commit log has this plan of the stream. `close_reported` acts on the report."""
+        """Store a report that Spark's commit log has this plan of the stream. `close_reported` acts on the report."""
         self._closing.report(stream, plan)
 
     @property
@@ -154,10 +155,10 @@ class Ledger:
     # Called before the member joins.
 
     def note_group(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note the commits for all partitions of the subscribed topics, and refuse to start if the checkpoint is behind them.
+        """Store the commits for all partitions of the subscribed topics, and refuse to start if the checkpoint is behind them.
 
         Raises:
-            CheckpointBehindGroup: a record shows plans of this stream that its checkpoint lacks.
+            CheckpointBehindGroup: a record shows plans from this stream that are missing from its checkpoint.
         """
         self._held_ranges.note_earlier_claims(commits)
         refuse_behind(self._stream, commits)
@@ -216,7 +217,7 @@ class Ledger:
         """Do the work due between polls: close finished plans' claims, drop settled ranges, and continue adopting partitions.
 
         Raises:
-            GroupKafkaError: an error that is not retriable, or that has lasted longer than `patience_s`.
+            GroupKafkaError: an error that is not retriable, or that has persisted for longer than `patience_s`.
         """
         self.close_reported()
         self._ask_which_plans_are_done(SETTLE_BETWEEN_TRIGGERS_S)
@@ -254,7 +255,7 @@ class Ledger:
     # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: every partition has been tried once, and some are adopted or none can be.
+        """Return whether planning can begin: each partition's adoption was tried once, and some are adopted or none can be.
 
         None can be adopted if the group assigned none, or only partitions of deleted topics. If ranges are held for other
         streams, planning also waits for the first answer about which of them are done.
@@ -264,14 +265,14 @@ class Ledger:
         return bool(self._records) or self._adopting.only_deleted
 
     def durable(self, plan: int) -> None:
-        """Note that Spark's commit log has `plan`. Confirm draining partitions now, and others with the next claim."""
+        """Record that Spark's commit log has `plan`. Confirm it in draining partitions now, and in others with the next claim."""
         if plan > self._stream.durable:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> PlanInput:
-        """Ask which held ranges have been confirmed, and return the input for the next plan. `idle` drops these ranges."""
+        """Ask which held ranges have been confirmed, and return the input for the next plan. `idle` later drops those ranges."""
         self._ask_which_plans_are_done(SETTLE_INTERVAL_S)
         return self.plan_input()
 
@@ -289,7 +290,7 @@ class Ledger:
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
     def propose(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Note a plan before Spark gets it, so that partitions that start to drain wait until the plan is claimed.
+        """Record a plan before Spark gets it, so that partitions that start to drain wait until the plan is claimed.
 
         This is the last point at which a plan may be shortened, because a claim moves the position to the planned end. Once Spark
         has the plan, each range is either claimed as it is or left out entirely.
@@ -319,7 +320,7 @@ class Ledger:
             CheckpointBehindGroup, CommitRecordUnreadable: see rules.claim.
         """
         # 1. Ignore reports until all claims are made. A report that arrives this early is about another copy of the checkpoint.
-        #    Believing it would close claims whose rows are not in the output.
+        #    Trusting it would close claims whose rows are not in the output.
         self._closing.claiming()
         self._stream = stream
         wanted = with_offsets(stream.ranges)
@@ -341,7 +342,8 @@ class Ledger:
         #    read the same records. If this raises, the partitions stay in `_planned`, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        # 4. Forget ranges that have a verdict, because a later attempt must not claim ranges that this one has left to others.
+        # 4. Forget ranges that have a verdict, because a later attempt must not claim ranges that this attempt has left to
+        #    others.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
         if not waiting:
@@ -378,7 +380,7 @@ class Ledger:
     # Helpers for the steps above.
 
     def _believe_report(self) -> None:
-        """Treat the newest claimed plan as durable if it has been reported, so that its claims can be closed."""
+        """Treat the newest claimed plan as durable if it has been reported as durable, so that its claims can be closed."""
         self._stream = self._closing.believe(self._stream)
 
     def _protected(self, records: Records) -> frozenset[str]:
@@ -407,7 +409,7 @@ class Ledger:
         adopted = adopted_records(self._stream, found, done=done, cluster_id=cluster_id, member=member)
         unwritten = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
         try:
-            # Records that need no commit are noted first, so that they are adopted even if committing the others fails.
+            # Records that need no commit are stored first, so that the partitions are adopted even if another commit fails.
             self._note_written({partition: adopted[partition] for partition in adopted.keys() - unwritten.keys()})
             self._write(unwritten)
         finally:
@@ -456,7 +458,7 @@ class Ledger:
             _warn_of_open_claims(error)
 
     def _except_deleted_topics(self, write: Callable[[], None]) -> None:
-        """Call `write`, and ignore errors about topics that do not exist, because the next plan handles deleted topics."""
+        """Call `write`, but ignore errors about topics that do not exist, because the next plan handles deleted topics."""
         try:
             write()
         except TopicNotFound as error:
@@ -481,18 +483,18 @@ class Ledger:
         return _changed(owned, lambda record: confirm(record, self._stream))
 
     def _write(self, records: Records) -> None:
-        """Commit the records to the group, and note those that it accepts.
+        """Commit the records to the group, and store those that the group accepts.
 
         Raises:
-            TopicNotFound: some records' topics do not exist. All other records are written and noted.
+            TopicNotFound: some records' topics do not exist. All other records are written and stored.
         """
         for accepted in self._commits.write(records):
-            # Note records only after the group has accepted them. If a claim were noted and then refused, both this stream and
+            # Store records only after the group has accepted them. If a claim were stored and then refused, both this stream and
             # the next owner would read its ranges.
             self._note_written(accepted)
 
     def _note_written(self, records: Records) -> None:
-        """Note the records that the group has accepted."""
+        """Store the records that the group has accepted."""
         self._records |= records
         # A record in which the newest plan is done shows other members that they may drop the ranges they hold for this stream.
         self.may_be_claimed &= all(record.done < self._stream.logged for record in records.values())

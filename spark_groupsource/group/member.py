@@ -39,13 +39,13 @@ from spark_groupsource.timeouts import JOIN_INTERVAL_S, LEAVE_S
 log = logging.getLogger(__name__)
 
 TROUBLE_INTERVAL_S = 30.0
-"""How often the same broker error is logged while it lasts."""
+"""How often the same broker error is logged while it persists."""
 
 POLL_INTERVAL_S = 0.05
 """The longest time between two polls if no command arrives. Commands are served immediately."""
 
 LOOK_AT_MEMBER_EVERY_S = 0.5
-"""How often waiting threads check whether the member has left or failed, or librdkafka has logged a request timeout."""
+"""How often waiting threads check whether the member has left or failed, or whether librdkafka has logged a request timeout."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long a new member that has its epoch waits for the callback with its partitions."""
@@ -84,7 +84,7 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
 
 @dataclass(frozen=True)
 class Assignment:
-    """A member's partitions, generation and id at one moment. Immutable: every change makes a new one."""
+    """A member's partitions, generation and id at one moment. Immutable: every change creates a new `Assignment`."""
 
     partitions: frozenset[TopicPartition] = frozenset()
     """Every partition that this member has, including the draining ones."""
@@ -130,7 +130,7 @@ class Member:
         self.assignment = Assignment()
         self.state = State.NEW
         self.failure: GroupKafkaError | None = None
-        """The error with which the member failed, if any. Every later `call` raises it immediately."""
+        """The error with which the member failed, if any. Every later `call` raises this error immediately."""
         self.ended_by: int | None = None
         """The code of the broker or librdkafka error that made the member fail, if any."""
         self.last_trouble: KafkaError | None = None
@@ -159,13 +159,13 @@ class Member:
         self._thread.start()
 
     def wait_joined(self, timeout_s: float) -> bool:
-        """Wait for the first assignment, which may be empty.
+        """Wait for the group's first assignment to this member, which may be empty.
 
         Returns:
             False if `timeout_s` seconds have passed without an assignment.
 
         Raises:
-            GroupKafkaError: the member failed instead.
+            GroupKafkaError: the member failed before it got an assignment.
         """
         for _ in Deadline(timeout_s).attempts(JOIN_INTERVAL_S):
             # Read this before checking for a failure: a member that fails is marked as joined afterwards, and would
@@ -310,7 +310,7 @@ class Member:
                 log.error("this driver is no longer a member of the group: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
-        """Poll once, which runs librdkafka's callbacks. Raise errors that make the member fail, and note all others."""
+        """Poll once, which runs librdkafka's callbacks. Raise errors that make the member fail, and record all others."""
         message = self.consumer.poll(timeout_s)
         if message is None:
             return
@@ -325,7 +325,7 @@ class Member:
             self._on_error(error)
 
     def _note_timeout(self) -> None:
-        """Count a librdkafka log line about requests that timed out. Called by its log callback."""
+        """Count a librdkafka log line about requests that timed out. Called by librdkafka's log callback."""
         self.timeouts += 1
 
     def _on_error(self, error: KafkaError) -> None:
@@ -339,7 +339,7 @@ class Member:
             log.warning("the Kafka client reports: %s", error.str())
 
     def _read_epoch(self) -> None:
-        """Keep up with the KIP-848 member epoch, which rises without a callback and reaches callbacks too late.
+        """Update the KIP-848 member epoch, which rises without a callback and reaches callbacks too late.
 
         An empty first assignment has no callback either, so this method also detects when a member without partitions has joined.
         """
@@ -359,7 +359,7 @@ class Member:
                 self._joined_with(frozenset(), generation)
 
     def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
-        """Note that the group has assigned these partitions, and start adopting them."""
+        """Record that the group has assigned these partitions, and start adopting them."""
         self._callback_due = None
         self._has_drained = False
         self._move(State.MEMBER)
@@ -472,7 +472,7 @@ class Member:
             self._publish(self.assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run one step of a callback. If it raises, make the member fail instead, because librdkafka would start fetching."""
+        """Run one step of a callback. If it raises an error, make the member fail, because librdkafka would start fetching."""
         try:
             step()
         except GroupKafkaError as error:

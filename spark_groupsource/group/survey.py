@@ -1,4 +1,4 @@
-"""Asks the brokers about acquired partitions before they are adopted: where they start, and whether their topics were recreated.
+"""Asks the brokers about acquired partitions before they are adopted: where to start, and whether their topics were recreated.
 
 The requests run on other threads, because a leader may take a long time to answer. The rules that use the answers are in
 handoff/rules.py.
@@ -94,7 +94,7 @@ def ask_brokers(
 
 
 def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> dict[str, str | None]:
-    """Return each topic's id when its position was written, from the commit or else from the stream's last plan."""
+    """Return the id that each topic had when its position was written, from the commit or else from the stream's last plan."""
     expected = {partition.topic: stream.topics.get(partition.topic) for partition in commits}
     for partition, commit in commits.items():
         if isinstance(commit, CommitRecord) and commit.topic_id is not None:
@@ -108,7 +108,7 @@ AskBrokers = Callable[[Stream, Mapping[TopicPartition, GroupCommit]], BrokersAns
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """The acquired partitions to ask about, with the stream and the commits at that moment. Two questions are never equal."""
+    """The acquired partitions to ask about, with the stream and the commits at that time. Two questions are never equal."""
 
     stream: Stream
     commits: Mapping[TopicPartition, GroupCommit]
@@ -132,11 +132,11 @@ class Survey:
 
     @property
     def asked(self) -> Collection[TopicPartition]:
-        """The partitions whose question has not been answered yet."""
+        """The partitions about which a question has been asked but not answered yet."""
         return self._open.keys()
 
     def acquired(self, partitions: Collection[TopicPartition]) -> None:
-        """Expect answers about partitions that were just acquired, and drop earlier questions about them."""
+        """Record that partitions were just acquired and need answers, and drop earlier questions about them."""
         self.forget(partitions)
         self.unanswered.update(partitions)
 

@@ -32,7 +32,7 @@ class Commands:
         return reply
 
     def wake(self) -> None:
-        """Make a `serve` call that is waiting for a step return."""
+        """Make a `serve` call return if it is waiting for a step."""
         self._queue.put(None)
 
     def serve(self, timeout_s: float) -> None:

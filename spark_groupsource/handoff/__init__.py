@@ -1,8 +1,8 @@
 """Implements the rules of the hand-off: which query reads a range of offsets, no matter what fails, or when.
 
-The rules are pure: they use no clients, threads or clocks. A stream is one checkpoint lineage, and a plan is one of the stream's
-micro-batches. For each partition the group stores one commit record, which only a member of the current generation can write. A
-stream makes its decisions from that record and its own checkpoint alone.
+The rules are pure: they use no clients, threads or clocks. A stream is one checkpoint of one query, through all of the query's
+restarts. A plan is one of the stream's micro-batches. For each partition the group stores one commit record, which only a member
+of the current generation can write. A stream bases its decisions only on that record and its own checkpoint.
 
 The life of a partition, as one stream sees it:
 

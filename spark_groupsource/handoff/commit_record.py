@@ -8,8 +8,8 @@ Kafka also stores a leader epoch, in a separate field (KIP-320). It is the epoch
 one. The epoch reveals a log that was truncated below the position and has grown again.
 
 Any client can write such metadata. If it is not exactly a record in this format, the commit is `Foreign`, and only its offset is
-used. A record in another of this package's formats is `OtherFormat`: it may hold claims, so the query fails.
-docs/design.md explains the fields.
+used. A record in another of this package's formats is `OtherFormat`: it may contain claims, so the query fails. docs/design.md
+explains the fields.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_groupsource.plain_model import PlainModel
 
 # Not 1: see docs/design.md.
 VERSION = 4
-"""The only format that releases have written so far. All later versions read it, and every later format keeps the fields
+"""The only format that releases have written so far. All later versions will read it, and every later format will keep the fields
 `v`, `s` and `done`."""
 
 MAX_METADATA_BYTES = 4095
@@ -51,14 +51,14 @@ ClusterId = Annotated[str, Field(pattern=CLUSTER_ID)]
 """A Kafka cluster's own id (`cluster.id`)."""
 
 MemberMark = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{11}$")]
-"""A short mark that identifies a group member (`mark_of`)."""
+"""A short string that identifies a group member (`mark_of`)."""
 
 PAST_STREAMS = 8
 """The maximum number of earlier owners in a record."""
 
 
 def mark_of(member_id: str) -> MemberMark:
-    """Return a short mark for a group member, whose id may be long because it begins with the client's `client.id`."""
+    """Return a short string that identifies a group member, whose id may be long because it begins with the `client.id`."""
     return base64.urlsafe_b64encode(hashlib.sha256(member_id.encode()).digest()[:8]).decode().rstrip("=")
 
 
@@ -112,7 +112,7 @@ class OpenRange(NamedTuple):
 
 
 class LowestClaim(NamedTuple):
-    """The lowest unconfirmed range, which holds back the committed offset."""
+    """A partition's lowest unconfirmed range, which holds back the committed offset."""
 
     claim: OwedRange
     """The range, with the stream and plan that claimed it, and when. It starts at the committed offset."""
@@ -161,7 +161,7 @@ class CommitRecord(PlainModel):
 
     @property
     def open_as_owed(self) -> tuple[OwedRange, ...]:
-        """The open ranges, as ranges that another stream will owe to this one if it adopts the partition."""
+        """The open ranges in the form in which another stream that adopts the partition will owe them to this one."""
         return tuple(OwedRange(self.stream, self.logged, *bounds, self.claimed_at) for bounds in self.open)
 
     @property
@@ -200,12 +200,12 @@ class CommitRecord(PlainModel):
         return LowestClaim(lowest, self.next - lowest.start - unconfirmed)
 
     def surely_has_room(self, ranges: int) -> bool:
-        """Return whether this many more ranges are sure to fit, without measuring the record. Each may split an owed range."""
+        """Return whether this many more ranges are certain to fit, without measuring the record. Each may split an owed range."""
         return len(self.owed) + 2 * ranges <= _ALWAYS_FIT
 
     @property
     def size_once_adopted(self) -> int:
-        """The most bytes that the metadata can take once another stream has adopted the partition and open ranges are owed."""
+        """The maximum size of the metadata, in bytes, once another stream has adopted the partition and open ranges are owed."""
         longest = {
             "stream": _LONGEST_NAME,
             "logged": 2**63 - 1,
@@ -302,7 +302,7 @@ def position_of(commit: GroupCommit) -> int | None:
 
 
 def writable_cluster_id(cluster_id: str) -> str | None:
-    """Return the id if a record may contain it, else `None`. A record with any other id would count as another client's."""
+    """Return the id if a record may contain it, else `None`. A record with any other id would be taken for another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
 
 
@@ -323,7 +323,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     Args:
         offset: The committed offset. Negative if the group has none.
         metadata: The metadata committed with it, which any client may have written.
-        cluster_id: The cluster that returned the commit. `None` if it does not matter or is unknown.
+        cluster_id: The cluster that returned the commit. `None` if the cluster does not matter or is unknown.
         epoch: The leader epoch committed with it. `None` if unknown. Another client's epoch is ignored, because some clients keep
             committing an epoch that they read once.
     """

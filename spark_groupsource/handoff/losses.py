@@ -8,8 +8,8 @@ Four things can have happened to a partition:
 - its log was truncated below the position (an unclean leader election, a restored disk). Either it ends there, or it has grown
   again and has other records in place of those that were read. The log's leader epochs show the difference (KIP-320).
 
-With `failOnDataLoss=true` the query fails and lists the ranges. With `false` it logs them and continues with what is left. Tasks
-detect records that disappear while they read (fetch/lost_ranges.py).
+With `failOnDataLoss=true` the query fails and lists the lost ranges. With `false` it logs them and continues with the remaining
+records. Tasks detect records that disappear while they read (fetch/lost_ranges.py).
 
 A single answer does not prove that a log is too short, because it may come from a leader that has been replaced. So `CutDoubts`
 waits until the brokers have given the same answer for some time.
@@ -80,7 +80,7 @@ class PartitionLoss:
     """The end of a truncated log (exclusive)."""
 
     def __str__(self) -> str:
-        """Return a line for errors and logs, with the lost ranges and what happened to them."""
+        """Return a line for errors and logs that lists the lost ranges and says what happened to them."""
         lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
         text = f"{self.partition} {lost}: " if lost else f"{self.partition}: "
         if self.position is not None:
@@ -169,7 +169,8 @@ def to_validate(
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Return the positions below which a log may have been truncated, each with its leader epoch.
 
-    A log is truncated only when it gets a new leader epoch. So if its epoch is still the position's epoch, it was not truncated.
+    A log is truncated only when it gets a new leader epoch. So if the log's epoch is still the position's epoch, the log was not
+    truncated.
 
     Args:
         positions: The next offset to read in each partition, and that offset's leader epoch, if known.
@@ -242,7 +243,7 @@ def target_losses(
     records: Mapping[TopicPartition, CommitRecord],
     logs: LogState,
 ) -> list[PartitionLoss]:
-    """Return the part of its target that a Trigger.AvailableNow run can no longer read.
+    """Return the offsets below its target that a Trigger.AvailableNow run can no longer read.
 
     Args:
         target: The end of each partition up to which the run promised to read when it started.
@@ -277,7 +278,7 @@ class CutDoubts:
 
         Args:
             believe_after_s: how many seconds a log must appear too short before it counts as truncated.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._believe_after_s = believe_after_s
         self._clock = clock
@@ -288,7 +289,7 @@ class CutDoubts:
         asking until it is certain whether they were truncated."""
 
     def about(self, losses: Iterable[PartitionLoss], logs: LogState, *, at_once: bool = False) -> frozenset[TopicPartition]:
-        """Return the partitions in doubt, whose logs have not appeared to be truncated for long enough to be sure.
+        """Return the partitions in doubt: their logs appear to be truncated, but not for long enough to be sure.
 
         Args:
             losses: All losses according to the latest answers. A partition without a loss is no longer in doubt.
@@ -307,7 +308,7 @@ class CutDoubts:
                 self._believe_after_s,
             )
         # If the brokers were last asked long ago, for example with hourly triggers, both answers may come from leaders that had
-        # been replaced. So start over: believing them would move a position back, and records would be read twice.
+        # been replaced. So start over: trusting them would move a position back, and records would be read twice.
         if not at_once and now - self._asked_at > self._believe_after_s:
             self.to_recheck, self._since = frozenset(self._since), {}
         self._asked_at = now
@@ -355,7 +356,7 @@ def refuse(losses: Sequence[PartitionLoss]) -> None:
 
 
 def refuse_target(losses: Sequence[PartitionLoss]) -> None:
-    """Raise an error if a Trigger.AvailableNow run cannot reach its target, because it promised to read that far.
+    """Raise an error if records were lost below the target up to which a Trigger.AvailableNow run promised to read.
 
     Raises:
         DataLossError: There are losses.

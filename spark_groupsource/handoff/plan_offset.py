@@ -51,7 +51,7 @@ from spark_groupsource.version import another_version
 
 # Not 1: see docs/design.md.
 VERSION = 4
-"""The only format that releases have written so far. All later versions read it."""
+"""The only format that releases have written so far. All later versions will read it."""
 
 _LAST_PARTITION = 2**31 - 1
 
@@ -72,7 +72,7 @@ Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
 """Where a partition starts: at an offset, at its end, at a time, or, if `None`, as the options say when it is adopted."""
 
 LONGEST_READABLE = 40
-"""The most characters of the query's name that a stream's name includes."""
+"""The maximum number of characters of the query's name in a stream's name."""
 
 Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
 """The minimum number of tasks, and the maximum number of offsets in one task; `None` for no limit (`pieces`)."""

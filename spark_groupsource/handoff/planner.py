@@ -16,29 +16,29 @@ Piece = tuple[TopicPartition, OffsetRange]
 """A range, or a part of one."""
 
 LEAST_TASKS = (4, 16)
-"""The lowest and the highest value for the minimum number of tasks: sharing never leaves fewer, because cores would be idle. The
-number of offsets decides where the minimum lies between the two."""
+"""The lowest and the highest value for the minimum number of tasks. Sharing never leaves fewer tasks than the minimum, because
+cores would be idle. The number of offsets decides where the minimum lies between the two."""
 
 LEAST_OFFSETS = 100
 """Within the bounds of LEAST_TASKS, there is one task for this many offsets. A task costs about 7 ms, most of it in the driver,
-and twice that on busy cores: as much as 100 records that take 0.1 ms each."""
+and twice that on busy cores, which is as much as 100 records that take 0.1 ms each."""
 
 MOST_SHARED_OFFSETS = 2_000
-"""The most offsets in a shared task. Reading this many takes a few ms, so the fixed cost of a task hardly matters."""
+"""The maximum number of offsets in a shared task. Reading this many takes a few ms, so a task's fixed cost hardly matters."""
 
 SMALL_OFFSETS = 500
-"""The most offsets in a range that may share a task. A longer range gets its own task."""
+"""The maximum number of offsets in a range that may share a task. A longer range gets its own task."""
 
 
 class Sharing(NamedTuple):
     """The limits within which small ranges share a task."""
 
     least: Annotated[int, Field(ge=1)]
-    """The minimum number of tasks: sharing never leaves fewer."""
+    """The minimum number of tasks. Sharing never leaves fewer."""
     most: Annotated[int, Field(ge=1)]
-    """The most offsets in a shared task."""
+    """The maximum number of offsets in a shared task."""
     small: Annotated[int, Field(ge=1)]
-    """The most offsets in a range that may share a task."""
+    """The maximum number of offsets in a range that may share a task."""
 
 
 def plan(
@@ -49,7 +49,7 @@ def plan(
     min_offsets: int = 0,
     reread: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Return the ranges to read in each owned partition: those to reread, then the one at its position, which may be empty.
+    """Return the ranges to read in each owned partition: those to reread, then the one at the position, which may be empty.
 
     Return no ranges at all while fewer than `min_offsets` offsets could be planned.
 
@@ -62,8 +62,8 @@ def plan(
             The sum may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
         min_offsets: How many offsets to wait for (`minOffsetsPerTrigger`). Ranges to reread count.
         reread: Ranges below the positions that are read again (`heldClaims`). They count as lag and come first. Each is read
-            whole, because it was part of a single micro-batch before. A partition reads at least one of them, and as many as fit
-            into its share.
+            completely, because it was part of a single micro-batch before. A partition reads at least one of them, and as many as
+            fit into its share.
     """
     lags = lag(positions, ends)
     readable_of = {
@@ -95,7 +95,7 @@ def pieces(
     Args:
         ranges: The ranges to read.
         min_pieces: The minimum number of pieces (`minPartitions`), unless there are fewer offsets. The largest are cut first.
-        max_size: The most offsets in a piece (`maxRecordsPerPartition`).
+        max_size: The maximum number of offsets in a piece (`maxRecordsPerPartition`).
     """
     whole = [(partition, offsets) for partition, offsets in ranges if offsets.size]
     counts = [1 if max_size is None else -(-offsets.size // max_size) for _, offsets in whole]
@@ -143,7 +143,7 @@ def tasks(
     Args:
         ranges: The ranges to read.
         min_pieces: The minimum number of tasks (`minPartitions`), unless there are fewer offsets.
-        max_size: The most offsets in a task (`maxRecordsPerPartition`).
+        max_size: The maximum number of offsets in a task (`maxRecordsPerPartition`).
         sharing: The limits within which pieces share a task. `None` if they never do.
     """
     if sharing is None:
@@ -181,12 +181,12 @@ def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
 def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
     """Distribute the pieces over at least `least` bins of almost equal size, with at most `most` offsets in a shared bin.
 
-    Starting with the largest, each piece goes into the bin with the fewest offsets. If it does not fit there, it fits nowhere.
+    Starting with the largest, each piece goes into the bin with the fewest offsets. A piece that does not fit there fits nowhere.
 
     Args:
         small: The pieces, in order.
         least: The minimum number of bins, unless there are fewer pieces.
-        most: The most offsets in a bin.
+        most: The maximum number of offsets in a bin.
     """
     count = max(least, -(-sum(offsets.size for _, offsets in small) // most))
     bins: list[list[Piece]] = [[] for _ in range(min(count, len(small)))]
@@ -205,7 +205,7 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
-    """Return the first ranges, up to `count` offsets. The last range is always included, and is the only one that may be cut."""
+    """Return the first ranges, up to `count` offsets. The last range is always included. Only this one may be shortened."""
     *reread, unread = readable
     taken: list[OffsetRange] = []
     for offsets in reread:

@@ -1,6 +1,6 @@
-"""Implements the rules of the hand-off as pure functions of a commit record and a stream's own checkpoint.
+"""Implements the hand-off's rules as pure functions of a commit record and a stream's own checkpoint.
 
-    refuse_behind               rejects a checkpoint that lacks a plan or a commit that the group's records show
+    refuse_behind               rejects a checkpoint that is missing a plan or a commit that is in the group's records
     adopt                       returns the record to write when the group assigns a partition
     claim                       decides which of a logged plan's ranges this stream reads
     confirm                     closes the open ranges of a durable plan
@@ -62,7 +62,7 @@ class HeldClaims:
     """The user's choice for ranges that other streams claimed but did not confirm (`heldClaims`)."""
 
     reread_after_s: float | None = None
-    """How many seconds until this stream reads a held range in its own plan. `None`: never."""
+    """How many seconds to wait before this stream reads a held range in its own plan. `None`: never."""
     chosen: bool = True
     """Whether the user has set the option. If not, a stream with a new checkpoint warns about earlier claims."""
 
@@ -70,7 +70,7 @@ class HeldClaims:
 HOLD = HeldClaims()
 
 MOST_LISTED = 20
-"""The most partitions that one error lists."""
+"""The maximum number of partitions that one error lists."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
@@ -93,7 +93,7 @@ def alive(
     owned: Collection[TopicPartition],
     abandoned: Collection[TopicPartition] = frozenset(),
 ) -> frozenset[str]:
-    """Return the streams that are running, as far as the group's records show.
+    """Return the streams that are running, according to the group's records.
 
     A stream is alive if it wrote the record of a partition that this member does not own, and its member is still in the group.
     If it were dead, the group would have assigned the partition to another member, which would have adopted it. A partition that
@@ -254,7 +254,7 @@ def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
 
 
 def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> bool:
-    """Return whether the record shows plan `logged` as done, although the checkpoint has it only in its offset log.
+    """Return whether the record shows plan `logged` as done, although the checkpoint has the plan only in its offset log.
 
     Spark's commit log must once have had the plan, because nothing else makes a stream record a plan as done. The claims are
     closed, so a replay would read nothing. If only the commit log's file was lost when its host crashed, the output has the rows.
@@ -285,7 +285,7 @@ def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
 
 
 def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset: int) -> CommitRecord:
-    """Return the adopted record for a partition without a commit: after the stream's last plan, or at the starting offset."""
+    """Return the adopted record for a partition without a commit. It continues after the last plan or at the starting offset."""
     last = stream.ranges.get(partition, (OffsetRange(starting_offset, starting_offset),))
     # The output may already have the last plan's records, so only a replay of that plan may read them.
     replayed = last if stream.durable < stream.logged else ()
@@ -301,7 +301,7 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
-    """Return the error for a checkpoint that lacks plans that the group's records show."""
+    """Return the error for a checkpoint that is missing plans that are in the group's records."""
     return CheckpointBehindGroup(
         f"{partition}: the group has plan {newest} of stream {stream.name}, but the newest plan in this query's checkpoint is "
         f"{stream.logged} (`plan` in the files in its offsets folder). Either a second driver is using this checkpoint, or the "
@@ -318,7 +318,7 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
 
 
 def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
-    """Return the error for a checkpoint that lacks only the commit of its newest plan."""
+    """Return the error for a checkpoint that is missing only its newest plan's commit."""
     # Put partitions that the user has already reset at the end. If the list is too long, the next start shows the rest.
     lacking = {partition for partition, commit in commits.items() if _lacks_commit(stream, partition, commit)}
     lines = []
@@ -416,7 +416,7 @@ def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...
 
 
 def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the ranges that the record's owner may claim: the one at its position, and whole ranges owed to other streams."""
+    """Return the ranges that the record's owner may claim: the range at its position, and whole ranges owed to other streams."""
     owed = [entry.range for entry in record.owed if entry.stream != record.stream]
     return tuple(offsets for offsets in ranges if offsets.start == record.next or offsets in owed)
 
@@ -433,7 +433,7 @@ class Verdict:
     write: CommitRecord | None = None
     """The record to commit to the group before anything is read."""
     waits: bool = False
-    """Whether to decide again later, because the partition is not owned and no other stream has adopted it yet."""
+    """Whether to decide again later, because this member does not own the partition and no other stream has adopted it yet."""
 
 
 def claim(
@@ -454,7 +454,8 @@ def claim(
 
     Raises:
         CheckpointBehindGroup: As in `refuse_behind`.
-        CommitRecordUnreadable: The record is in a format that this version cannot read, and may hold ranges for this stream.
+        CommitRecordUnreadable: The record is in a format that this version cannot read, and may contain ranges that are owed to
+            this stream.
     """
     if isinstance(commit, OtherFormat):
         raise unreadable(partition, commit)

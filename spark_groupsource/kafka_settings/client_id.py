@@ -12,7 +12,7 @@ CLIENT_ID = "groupkafka"
 
 
 def named(settings: Mapping[str, str], query: str) -> dict[str, str]:
-    """Return a client's settings with the `client.id` `groupkafka-<query>`, unless the user has set another one.
+    """Return a client's settings with `client.id` set to `groupkafka-<query>`, unless the user has set another one.
 
     The `client.id` does not include the host, because brokers show the host anyway, and because a quota for the `client.id` would
     then apply to each host separately.

@@ -86,7 +86,7 @@ def class_name(value: str) -> str:
 
 
 def exists(name: str) -> bool:
-    """Return whether the installed librdkafka has a setting with this name, so that a newer librdkafka's settings work."""
+    """Return whether the installed librdkafka has a setting with this name, which may be newer than this package."""
     return not (_objection(name, "1") or "").startswith("No such configuration property")
 
 

@@ -25,7 +25,7 @@ PRODUCER_NAMES = _names(
     queue.buffering.max.messages retries sticky.partitioning.linger.ms topic.metadata.propagation.max.ms transaction.timeout.ms
     """
 )
-"""librdkafka settings that producers need and that are known to be safe and useful here."""
+"""librdkafka settings that producers need and that are known to be safe and useful in this package."""
 
 _OF_EVERY_CLIENT = _names(
     """
@@ -51,8 +51,8 @@ _OF_EVERY_CLIENT = _names(
     """
 )
 NAMES = _OF_CONSUMERS | PRODUCER_NAMES | _OF_EVERY_CLIENT
-"""librdkafka settings that are known to be safe and useful here, also used as suggestions for a misspelled name. draft.py asks
-librdkafka which other settings exist, and which values they accept."""
+"""librdkafka settings that are known to be safe and useful in this package. They are also suggested for a misspelled name.
+draft.py asks librdkafka which other settings exist, and which values they accept."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "group.protocol": ("classic", "consumer"),
@@ -127,7 +127,8 @@ BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty string."""
 
 PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
-"""Settings in which `${env:NAME}` is a variable in the process that creates the client: the rack and the files of its host.
+"""Settings in which `${env:NAME}` stands for an environment variable of the process that creates the client: the rack and the
+files of that process's host.
 
 An option must not reveal the environment, so this set has no setting whose value is shown, such as `client.id`, which appears in
 librdkafka's log lines, in member ids and on the brokers, or `bootstrap.servers`. The set also leaves out secrets, which an
@@ -178,7 +179,7 @@ REASONS: Mapping[str, str] = {
         plugin.library.paths ssl.engine.id ssl.engine.location
         """,
 }
-"""The settings that are refused, by the reason that the error gives."""
+"""The settings that are refused, by the reason that the error message gives."""
 
 _READ_AS_BINARY = "keys and values are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 _WRITTEN_AS_BINARY = (
@@ -268,7 +269,7 @@ STRUCTURED = _names(
     ssl.truststore.password ssl.truststore.type
     """
 )
-"""Settings that are translated together with others: several of Java's settings, and confluent-kafka's token callback."""
+"""Settings whose translation depends on other settings: several of Java's settings, and confluent-kafka's token callback."""
 
 KNOWN_NAMES = NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
 """All known names except those of callbacks, as suggestions for a misspelled name."""
@@ -322,7 +323,7 @@ AT_MOST: tuple[tuple[str, int, str, int], ...] = (
     ("reconnect.backoff.ms", 0, "reconnect.backoff.max.ms", 10_000),
     ("retry.backoff.ms", 100, "retry.backoff.max.ms", 1_000),
 )
-"""Pairs of durations in ms, each with its default here. The first must not exceed the second.
+"""Pairs of durations in ms, each with its default in this package. The first must not exceed the second.
 
 Our default for `reconnect.backoff.ms` adapts to the user's maximum, so it is listed as 0.
 """

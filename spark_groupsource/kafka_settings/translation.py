@@ -76,7 +76,7 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Translation:
-    """Translate settings, and return the translated ones together with the problems in the others.
+    """Translate settings, and return the translated ones, and the problems in the others.
 
     Args:
         settings: See `translate`.
@@ -190,7 +190,7 @@ def _translate_assignors(draft: Draft, value: str) -> None:
 
 
 def _check_layers(draft: Draft) -> None:
-    """Refuse credentials and certificates that the security protocol would ignore: the user expects a safer connection."""
+    """Refuse credentials and certificates that the security protocol would ignore, because users expect a safer connection."""
     protocol = draft.settings.get("security.protocol", "plaintext")
     for layer, prefix, remedy in (
         ("sasl", ("sasl.", "enable.sasl.", OAUTH_CALLBACK), "SASL_SSL (or SASL_PLAINTEXT)"),

@@ -41,7 +41,8 @@ class Metric:
     name: str
     meaning: str
     read: Callable[[Tally], Series | Durations | float | None]
-    """Returns the metric's values: one without further labels, or `None` if it is absent, or `Durations` for a histogram."""
+    """Returns the metric's values: series, one number without further labels, `None` if absent, or `Durations` for a
+    histogram."""
     labels: tuple[str, ...] = QUERY
 
     @property

@@ -1,4 +1,4 @@
-"""Serves the metrics to Prometheus over HTTP, in the runner's process. Its threads are daemons and end with the process."""
+"""Serves the metrics to Prometheus over HTTP, in the runner's process. Its threads are daemons, so they end with the process."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
 
 
 class TallyCollector(Collector):
-    """Provides every metric in METRICS to prometheus-client's registry, in that order.
+    """Provides the metrics in METRICS to prometheus-client's registry, in the same order.
 
     It runs on the scrape's thread without waiting for other threads, because a tally's values are replaced, never modified.
     """
@@ -122,7 +122,7 @@ class TallyCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield every metric. Called for each scrape, on its thread."""
-        tally = copy.copy(self._tally)  # so that all metrics see the same values
+        tally = copy.copy(self._tally)  # so that all metrics in a scrape have the same values
         for metric in METRICS:
             found = metric.read(tally)
             if isinstance(found, Durations):

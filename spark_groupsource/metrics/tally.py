@@ -77,11 +77,11 @@ class Tally(Observer):
     # On the runner's main thread, by the cycle.
 
     def joining(self, stream: str) -> None:
-        """Keep the stream's name."""
+        """Store the stream's name."""
         self.stream = stream
 
     def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
-        """Keep the partitions' ends. If the call made a plan, record how long it took, and count the plan's offsets."""
+        """Store the partitions' ends. If a plan was made, record how long Spark's call took, and count the plan's offsets."""
         self.ends = ends
         self.last_plan_at = self._wall_clock()
         if ranges is not None:
@@ -100,11 +100,11 @@ class Tally(Observer):
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """Keep the new assignment."""
+        """Store the new assignment."""
         self.assignment = Assignment(partitions, draining, generation, member_id)
 
     def records_changed(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Keep a copy of the partitions' commit records."""
+        """Store a copy of the partitions' commit records."""
         self.records = MappingProxyType(dict(records))
 
     @contextmanager

@@ -173,7 +173,7 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
 
     librdkafka prefetches up to 1/32 of the buffer, and exceeds this by at most one response. This is enough, because it sends one
     Fetch at a time for each partition. Records prefetched beyond that would fall out of the CPU caches, and those after the end
-    of the range would be fetched in vain.
+    of the range would never be used.
 
     A response has at most 1/64 of the buffer, compressed as in the log, unless a single batch is larger. This limit saves memory,
     because librdkafka decompresses a whole response in one step and creates a structure for each record. A smaller limit would be

@@ -22,8 +22,8 @@ OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
 """The options that a user probably means by a name from another connector, or by the sink's `topic`."""
 
 IGNORED = frozenset({"groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms"})
-"""Options of Spark's own source that have no effect here, in lower case. With kafka.group.id, Spark also ignores the first
-one."""
+"""Options of Spark's own source that have no effect in this source, in lower case. With kafka.group.id, Spark also ignores the
+first one."""
 
 SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 

@@ -32,7 +32,7 @@ class AssignmentWait:
 
         Args:
             drain_s: how many seconds another member may take to drain a partition before releasing it.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._drain_s = drain_s
         self._clock = clock
@@ -42,7 +42,7 @@ class AssignmentWait:
         self._has_had_partitions = False
 
     def note(self, assignment: Assignment) -> None:
-        """Store the current assignment, and the time if it has changed."""
+        """Store the current assignment and, if it has changed, the current time."""
         if assignment != self._seen:
             self._seen, self._seen_at = assignment, self._clock()
         self._has_had_partitions |= bool(assignment.partitions)

@@ -104,7 +104,7 @@ def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRang
 
 
 def unprocessed(commit: GroupCommit, log_start: int, end: int) -> tuple[OffsetRange, ...]:
-    """Return a partition's ranges that the group has not processed, ascending and without empty ones.
+    """Return the ranges in a partition that the group has not processed, in ascending order and without empty ranges.
 
     Args:
         commit: the group's commit for the partition.
@@ -186,7 +186,7 @@ def _corrected(
 
 
 def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], options: Options) -> dict[K, V]:
-    """Return an answer for each of these partitions or topics, repeating the request while a broker does not answer."""
+    """Return an answer for each of these partitions or topics. Repeat the request while a broker does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
         found = ask(asked)
         missing = set(asked) - found.keys()
@@ -199,5 +199,5 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
 
 
 def _fetch_range(partition: TopicPartition, offsets: OffsetRange, epochs: Mapping[TopicPartition, int]) -> FetchRange:
-    """Return a range in the form that tasks read, with its partition and leader epoch."""
+    """Convert a range to the form that tasks read, with its partition and leader epoch."""
     return FetchRange(*partition, *offsets, epochs.get(partition))

@@ -40,8 +40,8 @@ from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 log = logging.getLogger(__name__)
 
 LAST_REPORT_S = 2.0
-"""How long a run that was asked to stop waits for its last plan to be reported, instead of AT_STOP_S. The program itself writes
-this report, right before or after it stops the query."""
+"""How long a run that was asked to stop waits for its last plan to be reported. This limit applies instead of AT_STOP_S, because
+the driver's program itself writes the report, right before or after it stops the query."""
 
 LAST_READ_S = 0.5
 """How long a run whose driver has died waits to find out whether its last plan is durable. No report can come, so the run only
@@ -112,7 +112,7 @@ class Cycle:
         self._watch.fix_target(self.session.deadline)
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        """Return the next plan, or `None` if there are no new offsets or too few, or the query is being stopped.
+        """Return the next plan, or `None` if there are no new offsets, or too few, or if the query is being stopped.
 
         Plan `start.plan` is durable now, so its claims are confirmed.
 
@@ -275,7 +275,7 @@ class Cycle:
         )
 
     def committed(self, end: PlanOffset) -> None:
-        """Note that Spark has `end` in its commit log.
+        """Record that Spark has `end` in its commit log.
 
         The claims of `end` are closed now if a partition is draining, otherwise with the next commit.
         """

@@ -1,10 +1,10 @@
 """Finds out when Spark has finished the newest claimed plan, so that its claims are closed before the next trigger.
 
-Spark's next `latestOffset` call shows it too, but may be an hour away, and never comes after the last micro-batch. So two threads
-check one place each, and either place is enough: the report from the driver's program (`driver_reports`), and the checkpoint's
-commit log (`durable_plans`, if the reader has the `checkpointLocation` option). A file system that hangs blocks only its own
-thread. The threads pass what they find to the ledger, which decides whether to believe it (`Ledger.report_durable`). They sleep
-while no plan is claimed.
+Spark's next `latestOffset` call also shows that the plan is finished, but that call may be an hour away, and never comes after
+the last micro-batch. So two threads each check one place, and either place is enough: the report from the driver's program
+(`driver_reports`), and the checkpoint's commit log (`durable_plans`, if the reader has the `checkpointLocation` option). A file
+system that hangs blocks only its own thread. The threads report what they find to the ledger, which decides whether to trust the
+report (`Ledger.report_durable`). They sleep while no plan is claimed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ READ_CHECKPOINT_EVERY_S = 1.0
 """How often to read the checkpoint."""
 
 PAUSE_PER_READ = 4
-"""The pause after a slow read of the checkpoint, as a multiple of the time it took. No such pause while a partition drains."""
+"""The pause after a slow read of the checkpoint, as a multiple of the time it took. There is no such pause while a partition
+drains."""
 
 LONGEST_PAUSE_S = 30.0
 """The longest pause after a slow read."""
 
 CLOSED_S = 20.0
 """How long a stopped run tries to close the claims of a durable plan. The commit has to wait while other members rejoin the
-group, for example when several of the group's queries are stopped together."""
+group, for example when several of the group's queries are stopped at the same time."""
 
 UNREPORTED_S = 10.0
 """How long claims may stay open until the next trigger without a warning, if nothing reports durable plans."""
@@ -109,7 +110,7 @@ class DurableWatch:
             location: the query's `checkpointLocation`; `None` if unknown.
             session: closes the claims of the durable plans that are reported to it, on either thread.
             reports: gives access to the durable plans that the driver's program reports.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._location = None if location is None else without_password(location)
         self._plans = None if location is None else DurablePlans(location)
@@ -130,7 +131,7 @@ class DurableWatch:
         self._found: Claim | None = None
         self._found_at = 0.0
         self._not_durable: Claim | None = None
-        """A claim that was still open in the checkpoint after Spark had stopped the query."""
+        """A claim whose plan was not in the checkpoint's commit log after Spark had stopped the query."""
         self._has_read = False
         """Whether the checkpoint has been read and showed nothing that a second read must confirm."""
         self._can_notice = False
@@ -215,7 +216,7 @@ class DurableWatch:
 
         Args:
             wait_s: how many seconds to check whether the plan is finished. If it is, closing its claims may take up to CLOSED_S
-                in all, unless the member has failed.
+                in total, unless the member has failed.
 
         Returns:
             Whether the newest plan's claims are closed.
@@ -250,7 +251,7 @@ class DurableWatch:
         claim = self._claim
         if claim is None or claim is self._found:
             return READ_REPORT_EVERY_S if self._suspected is not None and not self._can_notice else None
-        # A plan that is still being claimed cannot be durable, so a report about it comes from an earlier run. Believing it would
+        # A plan that is still being claimed cannot be durable, so a report about it comes from an earlier run. Trusting it would
         # close claims whose records no task has read.
         if claim.made and self._reported(claim.stream) == claim.plan:
             self._can_notice = True
@@ -288,7 +289,7 @@ class DurableWatch:
         return READ_REPORT_EVERY_S if self._stopping else READ_CHECKPOINT_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:
-        """Note that the plan is durable, and report it."""
+        """Record that the plan is durable, and report it to the ledger."""
         self._found_at = self._clock()
         self._found = claim
         self._session.report_durable(claim.stream, claim.plan)

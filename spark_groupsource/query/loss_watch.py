@@ -42,10 +42,10 @@ ASK_FOR_STARTS_EVERY_S = 10.0
 """How long plans may overlook expired records. The tasks that are supposed to read them detect the loss anyway."""
 
 RECHECKS = 3
-"""How many times a plan asks the brokers again before it treats a loss as real."""
+"""How many times the brokers are asked again before a plan treats a loss as real."""
 
 RECHECK_AFTER_S = 0.01
-"""The pause before the brokers are asked again about a loss, in seconds."""
+"""The pause before each time that the brokers are asked again about a loss, in seconds."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Keeps a run's membership in its group: joins, runs the ledger's steps, and decides what to do after an error (`action_after`).
+"""Keeps a run in its group: joins the group, runs the ledger's steps, and decides what to do after an error (`action_after`).
 
 The steps run on the consumer's thread (`Member.call`).
 """
@@ -104,7 +104,7 @@ class Session:
         observer: Observer = UNOBSERVED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without a membership. No request is sent yet.
+        """Start without a membership, and without sending a request.
 
         Args:
             options: the source's options.
@@ -114,7 +114,7 @@ class Session:
             loss_watch: finds out which topics were deleted.
             is_stopping: returns whether a stream's query is being stopped and will not plan anything.
             observer: receives reports from the member and its ledger.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._options = options
         self._topics = topics
@@ -157,7 +157,7 @@ class Session:
         return self.has_joined and self.ledger.closed >= plan
 
     def cannot_close(self, plan: int) -> bool:
-        """Return whether this run can no longer close a plan's claims, because its member has failed or the group refused."""
+        """Return whether this run can no longer close a plan's claims: its member failed, or the group refused the commit."""
         if not self.has_joined:
             return False
         has_ended = self.member.failure is not None or self.member.state in {State.LEAVING, State.LEFT, State.FAILED}
@@ -165,7 +165,7 @@ class Session:
 
     @property
     def leaves_nothing_claimed(self) -> bool:
-        """Whether this run has left and the group's records show all its plans as done. False for a run that has not joined."""
+        """Whether this run has left the group and the group's records show all its plans as done. False if it has not joined."""
         return self.has_joined and self.member.state in {State.LEFT, State.FAILED} and not self.ledger.may_be_claimed
 
     def is_draining(self) -> bool:
@@ -201,7 +201,7 @@ class Session:
         self.as_member(stream, newest, lambda: None)
 
     def as_member(self, stream: Stream, newest: PlanOffset, steps: Callable[[], T]) -> T:
-        """Run a call's steps as a member of the group, and repeat them as a new member after a commit that got no answer.
+        """Run a Spark call's steps as a group member, and repeat them as a new member after a commit that got no answer.
 
         Args:
             stream: the stream as its checkpoint describes it.
@@ -250,7 +250,8 @@ class Session:
     def _join_group(self, stream: Stream, newest: PlanOffset) -> tuple[Member, Ledger]:
         """Join the group, and return the member and its ledger once the run can plan.
 
-        If the query is being stopped and has no micro-batch to confirm or repeat, this may return before the member has joined.
+        If the query is being stopped and has no micro-batch to confirm or repeat, this method may return before the member has
+        joined.
 
         Args:
             stream: the stream as its checkpoint describes it.

@@ -34,13 +34,13 @@ class StartingOffsets:
     def __init__(
         self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Start without a stream. No request is sent yet.
+        """Start without a stream, and without sending a request.
 
         Args:
             options: the source's options.
             topics: the subscribed topics.
             topic_ids: their ids.
-            clock: returns seconds, monotonic.
+            clock: returns monotonic time in seconds.
         """
         self._options = options
         self._topics = topics.without_patience()  # the main thread uses `topics` for ends at the same time
@@ -50,7 +50,8 @@ class StartingOffsets:
         self.ids: Mapping[str, str] = MappingProxyType({})
         """The topics' ids when the stream began, where known."""
         self._found: dict[TopicPartition, int] = {}
-        """Starting offsets that this run has found. Several threads add to it, and the first answer for a partition is kept."""
+        """Starting offsets that this run has found. Several threads add to this dict, and the first answer for a partition is
+        kept."""
         self._needed: set[TopicPartition] = set()
         """The partitions that the stream has not owned yet and that had no commit in the group at the last check."""
         self._ask_at = -math.inf

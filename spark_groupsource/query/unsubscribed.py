@@ -2,7 +2,7 @@
 
 The plan was logged with a different `subscribe` or `subscribePattern`. A range that the query had already claimed is still read.
 Any other range cannot be claimed now, because the group no longer assigns that topic's partitions to the query. Without these
-rules such a checkpoint could never be used again.
+rules, a query could never run from such a checkpoint again.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def without_waiting(
 ) -> Stream:
     """Return the stream without ranges in unsubscribed topics that no member has adopted within `assignmentTimeout`.
 
-    The wait allows for another driver on the same checkpoint that still has the old subscription. It could claim such a range
-    until its session times out. After that no driver can, because only the run that made a plan may claim its ranges.
+    The wait allows for another driver that uses the same checkpoint and still has the old subscription. That driver could claim
+    such a range until its session times out. After that no driver can, because only the run that made a plan may claim its
+    ranges.
 
     Args:
         stream: the stream, with the plan to claim.

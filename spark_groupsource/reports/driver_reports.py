@@ -46,7 +46,7 @@ class DriverReports:
     """One driver's reports. Any of this user's processes on this host may write and read them."""
 
     def __init__(self, driver: int, folder: Path | None = None) -> None:
-        """Set the folder, which the first report creates.
+        """Store the folder's path. The first report creates the folder.
 
         Args:
             driver: the process id of the driver's JVM.
@@ -93,7 +93,7 @@ class DriverReports:
         self._remove(stream)
 
     def ask_to_stop(self, stream: str) -> bytes:
-        """Ask the runner to plan nothing new, and return the request, which differs from all others.
+        """Ask the runner to plan nothing new, and return the request's text, which is unique.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be written to.

@@ -20,7 +20,7 @@ class PrivateFolder:
     """A folder on this host that only this user can access, with small files that are always replaced as a whole."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Set the folder, which is created when the first file is written.
+        """Store the folder's path. The folder is created when the first file is written.
 
         Args:
             folder: the folder, or `None` for this user's folder in the system's folder for temporary files.

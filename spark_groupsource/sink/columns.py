@@ -64,7 +64,7 @@ def _fits(name: str, kind: DataType) -> bool:
 
 
 def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
-    """Return the columns of a record batch that are written: key, value, topic, partition and headers, if present.
+    """Return the columns of a record batch that the sink writes: key, value, topic, partition and headers, if present.
 
     Args:
         batch: Rows whose columns `check_columns` has checked.

@@ -23,7 +23,7 @@ from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S
 
 FULL_QUEUE_S = 1.0
-"""The longest that one call to fill the producer's queue may take. Python handles signals only between calls."""
+"""The longest time that one call to fill the producer's queue may take, in seconds. Python handles signals only between calls."""
 
 _MESSAGES_BYTES = 512 * 80
 """Room for `MOST_AT_ONCE` librdkafka messages."""

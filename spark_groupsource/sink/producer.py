@@ -30,7 +30,7 @@ class Producer(Protocol):
         """Reset counts and reports for the next task. The previous task's rows must all have been delivered."""
 
     def connect(self, timeout_s: float) -> bool:
-        """Wait for a broker connection, and return whether there is one. Without this wait, later calls take longer."""
+        """Wait for a broker connection, and return whether there is one. Without this wait, later calls would take longer."""
 
     def note_errors(self) -> None:
         """Add the errors that librdkafka has reported so far to `errors`."""

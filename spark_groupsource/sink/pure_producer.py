@@ -1,7 +1,7 @@
 """The pure Python producer, which writes rows one by one with confluent-kafka, and its checksum of the rows.
 
-The checksum equals the one in `native/_outlet.c`. It does not depend on row order. It detects rows that differ by accident,
-and is not a defense against attackers.
+The checksum equals the one in `native/_outlet.c`. It does not depend on row order. It detects accidental differences between
+rows, and is not a defense against attackers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FACTOR = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _LANES = 4
 _STRIDE = 8 * _LANES
-"""The number of bytes that are mixed together: one word per lane."""
+"""The number of bytes that are mixed in one step: one word per lane."""
 
 Header = tuple[str, "bytes | None"]
 

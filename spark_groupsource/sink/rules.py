@@ -117,9 +117,9 @@ def plan_task(
     """Decide what a task does before it reads its first row.
 
     Each of a task's tokens replaces the previous one. So if the task's token is from an earlier micro-batch, the task has not
-    written this one. An earlier token from the driver proves the same, because it was committed before any token from this
-    micro-batch could be, and so expires first. But if the driver's token shows that a task had rows, and the task has no token,
-    then the tokens are expiring, in the order in which their coordinators check them.
+    written this micro-batch. An earlier token from the driver proves the same, because it was committed before any token from
+    this micro-batch could be, and so expires first. But if the driver's token shows that a task had rows, and the task has no
+    token, then the tokens are expiring, in the order in which their coordinators check them.
 
     Args:
         task: The task's transactional id, for the message.
@@ -359,18 +359,18 @@ def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
 
 
 def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_CHOICE) -> bool:
-    """Return whether a task may write with a kept producer, without taking the transactional id or reading its token.
+    """Return whether a task may write with a cached producer, without taking the transactional id or reading its token.
 
     As long as no other producer has taken the id, `last` belongs to the latest transaction under this id, so it is the token that
-    the task would read. If another producer has taken the id, the brokers refuse the kept one before anything becomes visible.
-    With a token from the same run and an earlier micro-batch, a task writes no matter what the driver's token is (`plan_task`).
-    In all other cases, the task must read first: the micro-batch may have been written already, or the query's names may have
-    changed between two runs.
+    the task would read. If another producer has taken the id, the brokers refuse the cached producer before anything becomes
+    visible. With a token from the same run and an earlier micro-batch, a task writes no matter what the driver's token is
+    (`plan_task`). In all other cases, the task must read first: the micro-batch may have been written already, or the query's
+    names may have changed between two runs.
 
-    A producer that did not write the previous micro-batch is useless: another worker probably did, and took the id.
+    A producer that did not write the previous micro-batch is useless, because another worker probably wrote it and took the id.
 
     Args:
-        last: The last token that the kept producer has committed, under the same transactional id.
+        last: The last token that the cached producer has committed, under the same transactional id.
         batch: The micro-batch's number.
         run: The query's run. Empty: the platform does not provide it.
         choice: The user's choice.
@@ -379,10 +379,10 @@ def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_C
 
 
 def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
-    """Return whether a kept producer can no longer be used in this run, starting with micro-batch `batch` (`may_continue`).
+    """Return whether a cached producer can no longer be used in this run, starting with micro-batch `batch` (`may_continue`).
 
-    Spark may assign a task to a different worker in each micro-batch. If such producers were not closed, each worker would soon
-    keep a producer for every task.
+    Spark may assign a task to a different worker in each micro-batch. If such producers were not closed, each worker's cache
+    would soon have a producer for every task.
     """
     return last is not None and last.run == run and last.batch < batch - 1
 

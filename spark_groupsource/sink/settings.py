@@ -1,4 +1,4 @@
-"""The settings for a query that writes. They have their own module, so that unpickling them imports no client."""
+"""Defines the settings for a query that writes. They have their own module, so that unpickling them imports no client."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def _matching(pattern: str, value: object) -> str:
 
 
 def _numbers(ranges: object) -> frozenset[int]:
-    """Parse `wrote`. A few bytes from another client could name billions of tasks, so more than Spark can have are refused."""
+    """Parse `wrote`. A few bytes from another client could name billions of tasks, so numbers above Spark's limit are refused."""
     if not isinstance(ranges, list):
         raise ValueError
     numbers: set[int] = set()

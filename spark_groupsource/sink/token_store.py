@@ -40,7 +40,7 @@ _READ_TOGETHER = 8
 """How many groups are read in parallel. Each needs a client."""
 
 _MARKED: dict[tuple[str, str], float] = {}
-"""When this process last marked each group, by group and run."""
+"""When this process last committed a mark to each group, by group and run."""
 
 
 class TokenStore:
@@ -153,7 +153,7 @@ class TokenStore:
         return reach
 
     def commit_mark(self, task: int, run: str, topics: Collection[str] = ()) -> None:
-        """Mark that a task may have an open transaction, unless this process has recently done so in this run.
+        """Commit a mark that a task may have an open transaction, unless this process has recently done so in this run.
 
         If the query's next run has fewer tasks, its driver uses the marks to find the transactions that it has to abort, and
         the tasks that may have written. Each task has its own group for its mark, because tasks commit their marks

@@ -38,7 +38,7 @@ TOPIC_KNOWN_S = 30.0
 """How long the driver assumes that a topic still exists. Asking in every micro-batch takes time; topics are rarely deleted."""
 
 TOPIC_LIMIT_KEPT_S = 300.0
-"""How long a process keeps a topic's `max.message.bytes`. A failed task's process exits, so the next attempt asks again."""
+"""How long a process caches a topic's `max.message.bytes`. A failed task's process exits, so the next attempt asks again."""
 
 SETTING = "batch.size"
 LARGEST = 1_000_000
@@ -129,7 +129,7 @@ def without_producers(client: Mapping[str, str]) -> dict[str, str]:
 def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
     """Return each topic's `max.message.bytes`, or `None` where it is unknown.
 
-    This process keeps answers for a few minutes, because each request would cost a task 10 to 20 ms.
+    This process caches answers for a few minutes, because each request would take a task 10 to 20 ms.
 
     Args:
         client: A producer's finished settings.

@@ -42,7 +42,7 @@ its session expires (9 s)."""
 
 
 class Attempt(NamedTuple):
-    """The identity of a task attempt, from Spark's TaskContext."""
+    """Identifies a task attempt, with values from Spark's TaskContext."""
 
     batch: int
     """The micro-batch's number."""
@@ -64,7 +64,7 @@ class _NotKnownYet(Exception):
 
 
 class _KeptFailed(Exception):
-    """A kept producer has failed, and none of the task's rows are visible. A new producer can write all of them."""
+    """A cached producer has failed, and none of the task's rows are visible. A new producer can write all of them."""
 
 
 class Report(NamedTuple):
@@ -82,14 +82,14 @@ class Report(NamedTuple):
 
 
 class RememberedRows:
-    """A task's rows, remembered so that the task can start over: Spark provides them only once.
+    """A task's rows, remembered so that the task can start over, because Spark provides them only once.
 
-    A task has to start over if, for example, writing its first rows shows that partitions have just been added, or that a kept
+    A task has to start over if, for example, writing its first rows shows that partitions have just been added, or that a cached
     producer has lost its transactional id. Only a limited number of bytes is remembered.
     """
 
     def __init__(self, rows: Iterator[pa.RecordBatch], most_bytes: int, topics: Collection[str] = ()) -> None:
-        """Start with nothing remembered."""
+        """Start without any remembered rows."""
         self._rows = rows
         self._left = most_bytes
         self._kept: list[pa.RecordBatch] | None = []
@@ -105,7 +105,8 @@ class RememberedRows:
         """Yield all rows from the first one. Iterators from earlier calls must no longer be used.
 
         Args:
-            before_forgetting: Called when there are too many rows to remember. If it raises an error, they are still remembered.
+            before_forgetting: Called when there are too many rows to remember. If it raises an error, the rows are still
+                remembered.
         """
         yield from tuple(self._kept or ())
         while (batch := self._next()) is not None:
@@ -192,7 +193,7 @@ def _begun(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Remembe
 def _lent(
     client: Mapping[str, str], settings: SinkSettings, topics: Collection[str], attempt: Attempt | None = None
 ) -> tuple[Hashable, Producer, bool]:
-    """Take a kept producer out of the pool, or create a new one.
+    """Take a cached producer out of the pool, or create a new one.
 
     Args:
         client: The producer's settings, except for its batch size.
@@ -201,7 +202,7 @@ def _lent(
         attempt: The task attempt that writes in a transaction. `None`: the rows are written at least once.
 
     Returns:
-        The key under which the producer may be kept again, the producer, and whether it is a kept one.
+        The key under which the producer may be returned to the pool, the producer, and whether it came from the pool.
     """
 
     def useless(kept: PooledClient) -> bool:
@@ -284,7 +285,8 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
             error = undelivered(failed.args[0], producer.errors)
             if not is_kept or not rows.whole:
                 raise error from None
-            # A kept producer may have outdated metadata. Rows that it has delivered are duplicated, as at-least-once allows.
+            # A cached producer may have outdated metadata. Rows that it has already delivered are duplicated, as at-least-once
+            # allows.
             log.info(_NEW_PRODUCER, error)
         finally:
             if done:
@@ -332,7 +334,8 @@ class _TaskWriter:
         self._tokens = tokens
         self._rows = rows
         self.relies_on_its_last = is_kept
-        """Whether the producer is a kept one, and no broker has confirmed during this transaction that it still owns its id."""
+        """Whether the producer came from the pool, and no broker has confirmed during this transaction that it still owns its
+        id."""
         self._open = False
         self._committed = False
         self._began: float | None = None
@@ -416,9 +419,9 @@ class _TaskWriter:
         )
 
     def _prove(self) -> None:
-        """Have the coordinator confirm that a kept producer still owns its id, before the task forgets its first rows.
+        """Have the coordinator confirm that a cached producer still owns its id, before the task forgets its first rows.
 
-        If the kept producer no longer owned its id, a new producer would need these rows. The offset that is sent as a check is
+        If the cached producer no longer owned its id, a new producer would need these rows. The offset that is sent as a check is
         replaced by the token in the same transaction.
         """
         if self.relies_on_its_last:
@@ -432,7 +435,7 @@ class _TaskWriter:
         If a signal interrupts this call, call it again to continue where it stopped.
 
         Returns:
-            Whether the producer has committed, which means that it can be kept.
+            Whether the producer has committed, which means that it can be reused.
         """
         if self._open:
             try:

@@ -1,7 +1,7 @@
 """Implements Spark's `DataSource`, which names the format and creates its schema, readers and writers.
 
-Spark also sends the data source to each task, which needs its name. So everything that only the driver needs is imported inside
-the methods.
+Spark also sends the data source to each task, where only its name is needed. So everything that only the driver needs is imported
+inside the methods.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 ADDED = "spark.groupkafka.listener"
 """A session setting that names the process that has added a listener. A cloned session, as in foreachBatch, has the same setting,
-so queries that are started there are not reported."""
+so queries that are started in it are not reported."""
 
 _THIS_PROCESS = secrets.token_hex(8)
 
@@ -72,7 +72,7 @@ def share(source: Source, other: Source) -> bool:
 
 
 def gave_up_a_part(earlier: JsonOffset, later: JsonOffset) -> bool:
-    """Return whether a member has lost some but not all of a topic's partitions, which another member must own now.
+    """Return whether a member has lost some but not all of a topic's partitions, so that another member must own them now.
 
     A topic that is missing completely may have been deleted, and a topic that was created again may have fewer partitions. A
     member that was expelled rejoins as a new member, and may get its partitions one at a time.
@@ -101,7 +101,7 @@ class SharedGroups:
         """The warnings already logged: ids of queries with state, and groups with the ids of the queries that share them."""
 
     def begin(self, application: str) -> None:
-        """Forget the queries of an earlier SparkContext, because Spark does not report that they ended with the context."""
+        """Forget queries from an earlier SparkContext, because Spark does not report that they ended with that context."""
         if application != self._application:
             self._application = application
             self._sources.clear()
@@ -121,7 +121,7 @@ class SharedGroups:
                 self._take(planned[0], offset, progress)
 
     def ended(self, run: str) -> None:
-        """Forget a query's run."""
+        """Forget a query's run, which has ended."""
         self._sources = {stream: source for stream, source in self._sources.items() if source.run != run}
 
     def _take(self, stream: str, offset: JsonOffset, progress: Mapping[str, Any]) -> None:
@@ -175,7 +175,7 @@ class SharedGroups:
             )
 
     def _is_new(self, warning: object) -> bool:
-        """Return whether this warning has not been logged yet, and remember it."""
+        """Return True if this warning has not been logged yet, and remember it."""
         is_new = warning not in self._warned
         self._warned.add(warning)
         return is_new
@@ -186,7 +186,7 @@ _shared_groups = SharedGroups()
 
 
 def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
-    """Return a micro-batch's progress as Spark's JSON, because its Python values differ between versions."""
+    """Return a micro-batch's progress as Spark's JSON, because PySpark's own values differ between versions."""
     progress: dict[str, Any] = json.loads(event.progress.json)
     return progress
 

@@ -51,8 +51,8 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
     """Stop a query once its running micro-batch has finished, so that nothing remains claimed and no record is read twice.
 
     No listener is needed. Do not call this function in the query's own `foreachBatch`. If the query has other sources, Spark may
-    interrupt a micro-batch that has records only from them. It may also interrupt a micro-batch without records, such as stateful
-    queries run.
+    interrupt a micro-batch that has records only from them. It may also interrupt a micro-batch without records, such as those
+    that stateful queries run.
 
     Args:
         query: a query that this program has started.
@@ -60,7 +60,8 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
             then has the rest of this time, and 6 s more, to leave the group.
 
     Returns:
-        Whether nothing remains claimed. Otherwise, a warning lists what does, and the query reads it first when you restart it.
+        True if nothing remains claimed. Otherwise, a warning lists the ranges that do, and the query reads them first when you
+        restart it.
 
     Raises:
         NotWithSparkConnect: This is a Spark Connect query. It continues to run.
@@ -70,7 +71,7 @@ def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool
 
 
 def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
-    """Wait until all queries have ended. SIGTERM or SIGINT (Ctrl-C) stops them gracefully; a second signal, immediately.
+    """Wait until all queries have ended. SIGTERM or SIGINT (Ctrl-C) stops them gracefully; a second signal stops them at once.
 
     If a query fails, the others are stopped gracefully. Signals are handled only on the main thread, and the previous handlers
     are restored at the end.
@@ -80,7 +81,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
         timeout_s: how many seconds it may take to stop all queries gracefully. The queries themselves may run forever.
 
     Returns:
-        Whether nothing remains claimed by the queries that were stopped. See `stop_gracefully`.
+        True if the queries that were stopped have no claims left. See `stop_gracefully`.
 
     Raises:
         StreamingQueryException: A query has failed. This is the query's own error.
@@ -93,7 +94,7 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
             while running and not received:
                 for query in [each for each in running if not each.isActive]:
                     running.remove(query)
-                    query.awaitTermination()  # it has ended, so this only raises its error
+                    query.awaitTermination()  # the query has ended, so this call only raises the query's error
                 time.sleep(RETRY_INTERVAL_S)
         finally:
             nothing_claimed = _stop(running, timeout_s, hurried=lambda: len(received) > 1)
@@ -114,7 +115,7 @@ def _refuse_connect(queries: Sequence[StreamingQuery]) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect SIGTERM and SIGINT. The second restores the previous handlers, so that a third can end a program that hangs."""
+    """Collect SIGTERM and SIGINT. The second signal restores the previous handlers, so that a third can end a hanging program."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # Python does not let other threads set handlers
         yield received
@@ -139,12 +140,12 @@ def _signals() -> Iterator[list[int]]:
 
 
 def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Callable[[], bool]) -> bool:
-    """Stop each query once its running micro-batch has finished, and return whether nothing remains claimed.
+    """Stop each query once its running micro-batch has finished, and return True if nothing remains claimed.
 
     Args:
         queries: the queries.
-        timeout_s: how many seconds their micro-batches may take together.
-        hurried: whether to stop without waiting any longer.
+        timeout_s: how many seconds their micro-batches may take in total.
+        hurried: returns whether to stop without waiting any longer.
     """
     if not queries:
         return True

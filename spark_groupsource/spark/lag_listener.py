@@ -43,7 +43,7 @@ class LagSnapshot:
     """When the micro-batch started, in UTC, as Spark writes it."""
     group: str
     stream: str
-    """The checkpoint's name in the group. `groupkafka claims` lists it."""
+    """The name of the query's stream (its checkpoint) in the group. `groupkafka claims` lists it."""
     rows: int
     """The number of rows that the tasks read."""
     lag: Mapping[TopicPartition, int] | None

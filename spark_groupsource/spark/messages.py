@@ -83,7 +83,7 @@ def query_of_checkpoint(location: str | None) -> str | None:
 
 @contextmanager
 def shown_alone() -> Iterator[None]:
-    """Make Spark show an OptionError or SchemaError from the block without a traceback. Other errors keep theirs.
+    """Make Spark show an OptionError or SchemaError from the `with` block without a traceback. Other errors keep theirs.
 
     The message of such an error contains everything that the user needs. Spark's Python process passes an error to the JVM as
     text, and exits. Spark shows the text in its log, and again at the user's call.
@@ -96,7 +96,7 @@ def shown_alone() -> Iterator[None]:
 
 
 def warn_of_blanks(group: str) -> None:
-    """Warn about blanks around a group's name. A query whose group has no blanks is in a different group."""
+    """Warn about blanks around a group's name. A query that uses the name without these blanks is in a different group."""
     if group != group.strip():
         log.warning(
             "kafka.group.id = %r has blanks around the name. To Kafka, they are part of the name, so this is a different group "

@@ -106,7 +106,7 @@ def has(spark: SparkSession, name: str) -> bool:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Make this the thread's active session within a `with` block.
+    """Make `spark` the thread's active session within a `with` block.
 
     Spark registers a source with the given session, but refuses a name that the active session already has.
 
@@ -177,7 +177,7 @@ def _instead_of(python: str) -> str:
 def _trouble_with_answer(program: str, environment: Mapping[str, str], named: str, instead: str) -> str | None:
     """Ask a Python for its version and packages, and return why the source cannot work with it.
 
-    Returns `None`, too, if there is no answer in time, as on a slow network file system.
+    Also returns `None` if there is no answer in time, as on a slow network file system.
     """
     try:
         # Start it in this process's working directory, which is then on its path, as Spark does.

@@ -1,6 +1,7 @@
 """Implements the writers that Spark uses for a micro-batch and for a batch write.
 
-Spark creates a writer on the driver and sends it to each task. After the tasks, it creates another on the driver for `commit`.
+Spark creates a writer on the driver and sends it to each task. After the tasks have finished, Spark creates another writer on the
+driver for `commit`.
 """
 
 from __future__ import annotations

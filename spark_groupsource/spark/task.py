@@ -1,4 +1,4 @@
-"""Implements the readers and partitions that a task gets, and reads with them on an executor.
+"""Implements the readers and partitions that Spark sends to a task, and reads records with them on an executor.
 
 Spark sends each task its reader and its partition. The driver's readers are pickled as the readers in this module, with settings
 that the driver has checked and merged. This module imports nothing that only the driver needs, because that would slow down every

@@ -64,7 +64,7 @@ else:
             self._running().fix_target()
 
         def reportLatestOffset(self) -> dict[str, Any] | None:
-            """Return the end offset, lag and held offsets of each owned partition at the last plan, for Spark's progress."""
+            """Return the end offset, lag and held offsets of each owned partition as of the last plan, for Spark's progress."""
             return self._running().report()
 
 

@@ -191,9 +191,12 @@ class Cluster:
                 code = refused.args[0].code()
                 if asked_before and code == KafkaError.TOPIC_ALREADY_EXISTS:
                     return
-                if code != KafkaError._TIMED_OUT or limit.over:
+                # A node on a busy machine may miss its heartbeats. Then it gets no replicas for a moment.
+                fenced = code == KafkaError.INVALID_REPLICATION_FACTOR and topic.replication_factor <= self._count
+                if not (fenced or code == KafkaError._TIMED_OUT) or limit.over:
                     raise
                 asked_before = True
+                time.sleep(0.1 if fenced else 0)
             else:
                 return
 

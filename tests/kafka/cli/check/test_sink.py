@@ -98,9 +98,9 @@ def test_at_least_once_needs_neither_groups_nor_transactional_ids(
 @pytest.mark.parametrize(
     ("limit", "more", "said"),
     [
-        ("5000", {}, "max.message.bytes is 5000, so batches of rows have at most 5000 bytes. A row may have about 5000"),
-        ("2000000", {}, "have at most 1000000 bytes. A row may have about 1048576"),
-        ("5000", {"kafka_batch_size": "3000"}, "have at most 3000 bytes. A row may have about 5000"),
+        ("5000", {}, "max.message.bytes is 5000, so batches of rows are limited to 5000 bytes. A row can be up to about 5000"),
+        ("2000000", {}, "are limited to 1000000 bytes. A row can be up to about 1048576"),
+        ("5000", {"kafka_batch_size": "3000"}, "are limited to 3000 bytes. A row can be up to about 5000"),
     ],
 )
 def test_the_size_of_batches_is_compared_with_what_the_topic_takes(

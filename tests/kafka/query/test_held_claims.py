@@ -159,7 +159,7 @@ def test_a_new_query_beside_a_killed_one_warns_at_its_start_and_goes_on_and_each
     b.until_planning(1)
     (warning,) = [text for text in caplog.messages if text.startswith("this query is new")]
     assert f"have claimed but not confirmed 10 offsets in 1 partitions: streams {a.done.stream}." in warning
-    assert "reads everything else. To get every record once, restart those queries from their checkpoints" in warning
+    assert "read everything else. To get every record once, restart those queries from their checkpoints" in warning
     produce(name, [(None, b"y")] * 5)
     assert b.run_batch() == {0: (10, 15)}
     a.restart()

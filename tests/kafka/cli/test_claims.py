@@ -101,7 +101,7 @@ def test_what_the_member_with_the_partition_has_claimed_is_in_flight(topic: Make
     assert cells(shown.output, name)[2][:9] == [name, "0", "[6,", "9)", "3", "in", "flight", "busy@127.0.0.1", "alpha"]
     assert "3 ranges claimed but not confirmed, 3 offsets in flight, 3 held" in shown.output
     assert "in flight: a running query is processing the range" in shown.output
-    assert "(beta or gamma) on its checkpoint" in shown.output, "alpha is running"
+    assert "(beta or gamma) from its checkpoint" in shown.output, "alpha is running"
     assert [(claim["kind"], claim["member_id"]) for claim in as_json["claims"]] == [
         ("held", None),
         ("held", None),

@@ -94,7 +94,7 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     assert "has been processed" not in claims.output
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
     line = plain_text(Snapshot(group, datetime.now(timezone.utc), view)).splitlines()[-1]
-    assert "no lag (the group belongs to the sink of a query)" in line
+    assert "no lag (the group belongs to a query's sink)" in line
     assert "lag 0" not in line + described.output
 
 

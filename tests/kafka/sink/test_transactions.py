@@ -84,7 +84,7 @@ def test_an_open_transaction_is_shown_with_its_owner_until_it_ends(cluster: Clus
         assert f"  {names.task(2)}\n{of_task}    process {os.getpid()} on {socket.gethostname()}, since 20" in output
         assert f"query {names.query}, run {RUN}, task 0: micro-batch 0 is finished" in output
         assert f"kafka-transactions.sh --bootstrap-server {cluster.bootstrap_servers} list" in output
-        assert "restart it on its checkpoint" in output
+        assert "restart it from its checkpoint" in output
         assert "120 s by default, and 900 s for a task that Spark has retried" in output
     until_visible(query)
     assert names.query not in shown(cluster, query.topic)

@@ -35,7 +35,7 @@ def test_what_is_allowed_is_all_ok_and_writes_nothing_and_a_task_can_write_as_we
     assert "deliveryGuarantee=exactly-once" in checked.of("options")[0][2]
     assert checked.level("batches") == "warning"
     assert "DESCRIBE_CONFIGS" in checked.of("batches")[0][2]
-    assert "at most 16384 bytes" in checked.of("batches")[0][2]
+    assert "limited to 16384 bytes" in checked.of("batches")[0][2]
     assert read_committed(secured.cluster, topic) == before
     assert query.write(0, ["a"]).written == 1
 

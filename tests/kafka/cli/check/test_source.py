@@ -39,8 +39,8 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in checked.of("security")[0][2]
     assert f"{topic} (1 partition): found, and may be read" in checked.of("topics")[0][2]
     assert "this user may join it" in checked.of("group")[0][2]
-    assert "1 without a commit at the earliest (startingOffsets); 10 offsets to read" in checked.of("start")[0][2]
-    assert f"has read 10 records from {topic}-0 [0, 10)" in checked.of("fetch")[0][2]
+    assert "1 without a committed offset at the earliest (startingOffsets); 10 offsets to read" in checked.of("start")[0][2]
+    assert f"reader read 10 records from {topic}-0 [0, 10)" in checked.of("fetch")[0][2]
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
 
@@ -84,7 +84,7 @@ def test_topics_without_acls_are_named_and_the_others_are_tried(
     assert f"looking up topic '{closed}'" in checked.errors[0][2]
     assert checked.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
     assert all("READ ACL on the topic" in line[2] for line in checked.errors)
-    assert "has read 10 records" in checked.of("fetch")[0][2]
+    assert "reader read 10 records" in checked.of("fetch")[0][2]
 
 
 def test_a_pattern_that_matches_nothing_is_a_warning(check: Check, plain: Mapping[str, str]) -> None:
@@ -115,7 +115,7 @@ def test_claims_and_commits_beyond_the_log_are_reported_with_what_follows(
         commit(consumer, name, 0, record.offset, record.metadata())
         commit(consumer, name, 1, 3)
     checked = check(query(name, plain, kafka_group_id=f"group-of-{name}"))
-    assert "starts 2 at the group's commits; 1 offsets to read" in checked.of("start")[0][2]
+    assert "would start 2 at the group's committed offsets; 1 offsets to read" in checked.of("start")[0][2]
     assert checked.failed == ["data loss"]
     assert f"{name}-1" in checked.errors[0][2]
     assert f"{name}-0 [2, 4) of stream beta" in checked.of("claims")[0][2]

@@ -99,7 +99,7 @@ class LastingAdmin:
         try:
             self.client = make_admin_client(self._settings, self.last_error)
         except GroupKafkaError as failed:
-            log.info("a new client could not be created, so the old one stays in use: %s", failed)
+            log.info("a new client could not be created, so the old one remains in use: %s", failed)
 
 
 def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:

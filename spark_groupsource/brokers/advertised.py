@@ -81,9 +81,9 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
     reasons = "; ".join(reason for _, (_, reason) in found if reason)
     raise BrokerUnavailable(
         f"This machine cannot reach the brokers at the addresses that they advertise: {addresses}. A bootstrap server of "
-        f"{client_settings['bootstrap.servers']} returned these addresses, but no broker answers there: {reasons}. Nothing was "
-        "read or written. Check the brokers' advertised.listeners, which this machine must be able to resolve and reach, and the "
-        "network between this machine and these addresses."
+        f"{client_settings['bootstrap.servers']} returned these addresses, but no broker answers at them: {reasons}. Nothing "
+        "was read or written. Check the brokers' advertised.listeners, which this machine must be able to resolve and reach, "
+        "and the network between this machine and these addresses."
     )
 
 

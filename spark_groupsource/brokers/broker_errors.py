@@ -108,32 +108,33 @@ def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
 _PROTOCOL = "The brokers do not support kafka.group.protocol=consumer, which requires Kafka 4.0. Set it to classic."
 
 TO_MOVE_A_GROUP = (
-    "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Only members with "
-    "kafka.partition.assignment.strategy=range can move one by one. Or set kafka.group.protocol=classic. See docs/operations.md, "
-    "Moving to the new group protocol."
+    "Stop all members of the group, then start them with kafka.group.protocol=consumer. Only members with "
+    "kafka.partition.assignment.strategy=range can move one by one. Or set kafka.group.protocol=classic. See "
+    "docs/operations.md, Moving to the new group protocol."
 )
 """How to move a group to the KIP-848 protocol if the brokers cannot convert its classic members' assignor."""
 
 _COORDINATORS_LOG = "Only the coordinator's log has the reason; `groupkafka describe` shows which broker is the coordinator."
 
 _MEMBER_ADVICE: Mapping[int, str] = {
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need a common assignor, but this one does not offer the "
-    "other members' assignor. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them "
-    "first.",
-    KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session.timeout.ms (45000 by default) is outside the brokers' bounds, "
-    "group.min.session.timeout.ms and group.max.session.timeout.ms. `groupkafka check` shows them. Set a value between them.",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need a common assignor, but this member does not offer the "
+    "other members' assignor. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop the "
+    "other members first.",
+    KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session.timeout.ms (45000 by default) is outside the range that the "
+    "brokers allow, from group.min.session.timeout.ms to group.max.session.timeout.ms. `groupkafka check` shows both limits. Set "
+    "a value in that range.",
     KafkaError.GROUP_MAX_SIZE_REACHED: "The group already has as many members as the brokers' group.max.size "
     "(group.consumer.max.size with kafka.group.protocol=consumer) allows. Stop another member (`groupkafka describe` shows "
-    "them), or raise that setting. A member that was killed counts until its session expires (45 s by default): restart this "
-    "query after that.",
-    KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
-    "uniform and range.",
+    "them), or raise that setting. A member that was killed still counts until its session expires (45 s by default), so "
+    "restart this query after that.",
+    KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. "
+    "Kafka includes uniform and range.",
     KafkaError.GROUP_ID_NOT_FOUND: "The group has members that use the classic protocol, and the brokers cannot move it "
     "to kafka.group.protocol=consumer while they are running, usually because their assignor is cooperative-sticky, the default. "
     f"{TO_MOVE_A_GROUP} If their assignor is already range, the brokers' group.consumer.migration.policy may forbid the move.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
-    KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers interpret it, "
-    "and expect RE2/J syntax.",
+    KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer, the brokers "
+    "interpret the pattern, and expect RE2/J syntax.",
     KafkaError.UNSUPPORTED_VERSION: _PROTOCOL,
     KafkaError._UNSUPPORTED_FEATURE: _PROTOCOL,
     KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
@@ -149,8 +150,8 @@ _COMMIT_ADVICE: Mapping[int, str] = {
 
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
-    MembershipError: "No record is lost: once the query can join, it continues from its checkpoint.",
-    MemberFenced: "Another running process uses the same kafka.group.instance.id. Give each query its own.",
+    MembershipError: "No record is lost: once the query can join, it will continue from its checkpoint.",
+    MemberFenced: "Another running process is using the same kafka.group.instance.id. Give each query its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads the group's commits and "
     "continues from there.",
@@ -161,8 +162,8 @@ LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
 """Matches librdkafka's name for a broker whose address another broker returned: the address and the broker's id."""
 
 _ADVERTISED = (
-    "{0} is the address that broker {1} advertises, as a bootstrap server returned it. Check that the broker is running, its "
-    "advertised.listeners, and the network between this machine and that address."
+    "{0} is the address that broker {1} advertises, as returned by a bootstrap server. Check that the broker is running, that "
+    "its advertised.listeners are correct, and that this machine can reach that address."
 )
 """What to check if an advertised address cannot be reached."""
 

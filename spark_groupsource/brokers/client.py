@@ -247,9 +247,9 @@ class LastError:
 
 
 _OLD_KEY_STORE = (
-    "An old keytool encrypted the key store with RC2, which OpenSSL no longer reads. Convert it with the keytool of Java 17 or "
-    "newer: `keytool -importkeystore -srckeystore keystore.p12 -destkeystore new.p12 -deststoretype PKCS12`. Copy new.p12 to "
-    "every node, and set kafka.ssl.keystore.location to its path."
+    "An old keytool encrypted the key store with RC2, which OpenSSL no longer supports. Convert it with the keytool of Java 17 "
+    "or newer: `keytool -importkeystore -srckeystore keystore.p12 -destkeystore new.p12 -deststoretype PKCS12`. Copy new.p12 "
+    "to every node, and set kafka.ssl.keystore.location to its path."
 )
 
 

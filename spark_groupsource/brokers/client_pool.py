@@ -94,7 +94,7 @@ class ClientPool:
         self._idle[key] = _Idle(client, self._clock())
         while len(self._idle) > MOST_KEPT:
             self._close_later(next(iter(self._idle)))
-        log.debug("%d clients are kept in this process", len(self._idle))
+        log.debug("this process has %d cached clients that are not in use", len(self._idle))
 
     def close(self, client: PooledClient) -> None:
         """Close a client that `take` or `add` has returned. In a forked child, this does nothing to the parent's clients."""

@@ -424,7 +424,8 @@ def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
 def _not_deleted(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.NON_EMPTY_GROUP:
         return GroupActive(
-            f"{doing}: it was not deleted, because a member has joined it. Stop the query or consumer, and run the command again."
+            f"{doing}: the group was not deleted, because a member has joined it. Stop the query or consumer, and run the "
+            "command again."
         )
     missing_acl = {KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the DELETE ACL on the group."}
     return explain(error, doing, missing_acl=missing_acl)
@@ -481,8 +482,8 @@ def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
         leaderless = [partition.id for partition in partitions if partition.leader is None]
         if topic == OFFSETS_TOPIC and leaderless:
             raise BrokerUnavailable(
-                f"Partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker lists the groups in it. Start the "
-                "brokers that have its replicas."
+                f"Partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so no broker can list the groups in it. Start the "
+                "brokers that host its replicas."
             )
         away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
     return away.get(OFFSETS_TOPIC, any(away.values()))

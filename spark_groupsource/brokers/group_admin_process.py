@@ -127,7 +127,7 @@ class GroupAdminProcess(AbstractContextManager["GroupAdminProcess"]):
     def _connected(self) -> Connection:
         if self._pipe is None:
             if not sys.executable:
-                raise BrokerUnavailable("The group cannot be described here, because Python has no sys.executable.")
+                raise BrokerUnavailable("The group cannot be described here, because Python's sys.executable is not set.")
             ours, theirs = Pipe()
             with theirs:
                 # Do not fork, because a forked child has none of librdkafka's threads, so its client would hang.

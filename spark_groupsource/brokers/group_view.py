@@ -29,12 +29,12 @@ HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
 _OTHER_TYPE = re.compile(r"is not a consumer group \((.*)\)", re.DOTALL)
 
 KNOWN_TYPES: Mapping[str, str] = {
-    "connect": "the workers of a Kafka Connect cluster are its members",
-    "sr": "the instances of a Schema Registry are its members",
+    "connect": "its members are the workers of a Kafka Connect cluster",
+    "sr": "its members are Schema Registry instances",
 }
 """Describes the members of classic groups that are not consumer groups, by protocol type."""
 
-_INSTEAD = "Set kafka.group.id to a name that no other kind of group has."
+_INSTEAD = "Set kafka.group.id to a name that no other kind of group uses."
 
 
 @dataclass(frozen=True)

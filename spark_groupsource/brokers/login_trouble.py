@@ -25,7 +25,7 @@ class LoginTrouble(NamedTuple):
 _CERTIFICATE = LoginTrouble(
     "Check kafka.ssl.truststore.*: the trust store needs the root certificate of the authority that signed the brokers' "
     "certificates; an intermediate one alone is not enough. Without a trust store, the client trusts the operating system's "
-    "authorities, not the JVM's (cacerts). Also check that each broker's certificate has the host name that is in "
+    "authorities, not the JVM's (cacerts). Also check that each broker's certificate contains the host name that is in "
     "kafka.bootstrap.servers and in the broker's advertised.listeners.",
     final=True,
 )
@@ -34,10 +34,10 @@ _OWN_CERTIFICATE = LoginTrouble(
     final=True,
 )
 _PROTOCOL = LoginTrouble(
-    "Check kafka.security.protocol: the listener at kafka.bootstrap.servers may use another protocol.", final=False
+    "Check kafka.security.protocol: the listener at kafka.bootstrap.servers may use a different protocol.", final=False
 )
 _MECHANISM = LoginTrouble(
-    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers expects other values.",
+    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers expects different values.",
     final=True,
 )
 _TOKEN = LoginTrouble(
@@ -49,13 +49,13 @@ _TOKEN_SERVER = LoginTrouble(
     "server again every 10 s.",
     final=False,
 )
-_OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log shows what is wrong.", final=False)
+_OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log shows what went wrong.", final=False)
 _PASSWORD = LoginTrouble(
-    "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, the token.", final=True
+    "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, check the token.", final=True
 )
 OUT_OF_DESCRIPTORS = LoginTrouble(
-    "This process has no file descriptors left, so it cannot connect. Raise the limit on open files (ulimit -n) "
-    "for the executors, or for the driver.",
+    "This process has no file descriptors left, so it cannot connect. Raise the limit on open files (ulimit -n) for the "
+    "executors or the driver.",
     final=False,
 )
 _TLS = LoginTrouble("Check kafka.security.protocol and kafka.ssl.*.", final=True)
@@ -91,7 +91,7 @@ MISSING_ACL: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: (
         "The user needs the READ ACL on the group (kafka.group.id). A sink's groups begin with transactionalIdPrefix."
     ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the READ ACL on the topic. It includes DESCRIBE.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the READ ACL on the topic, which includes DESCRIBE.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user lacks an ACL on the cluster.",
 }
 """The missing ACL, by error code."""

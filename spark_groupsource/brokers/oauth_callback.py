@@ -48,7 +48,7 @@ def oauth_callback(function: Function) -> Function:
         TypeError: `function` is not such a function.
     """
     if not isinstance(function, FunctionType):
-        raise TypeError(f"@oauth_callback marks a function, but this is a {type(function).__name__}.")
+        raise TypeError(f"@oauth_callback is only for functions defined with def, but this is a {type(function).__name__}.")
     setattr(function, _MARK, function)
     return function
 
@@ -61,7 +61,7 @@ def function_named(name: str) -> Callable[[str | None], object]:
     """
     module, _, path = name.partition(":")
     if module.partition(".")[0] in sys.stdlib_module_names:
-        raise _not_marked(name, "Python's own modules have no marked functions")
+        raise _not_marked(name, "Python's own modules have no functions with @oauth_callback")
     try:
         found: Any = importlib.import_module(module)
         for attribute in path.split("."):
@@ -76,21 +76,21 @@ def function_named(name: str) -> Callable[[str | None], object]:
         ) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error from a user's module; its message may contain a secret
         raise OptionError(
-            f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}. Correct the module."
+            f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}. Fix the module."
         ) from None
     if not isinstance(found, FunctionType):
         raise _not_marked(name, f"this is a {type(found).__name__}, but it must be a function")
     function: Callable[[str | None], object] = found
     mark: object = vars(found).get(_MARK)
     if mark is not found:
-        raise _not_marked(name, "this function is not marked, so it is not called")
+        raise _not_marked(name, "this function does not have the decorator, so it will not be called")
     return function
 
 
 def _not_marked(name: str, reason: str) -> OptionError:
     return OptionError(
-        f"kafka.oauth_cb = {name!r}: {reason}. Write @oauth_callback above the def of your function "
-        "(from spark_groupsource import oauth_callback)."
+        f"kafka.oauth_cb = {name!r}: {reason}. Write @oauth_callback above your function's def (from spark_groupsource import "
+        "oauth_callback)."
     )
 
 
@@ -152,7 +152,7 @@ def _what_is_wrong(token: Token) -> str | None:
     After some of these mistakes, confluent-kafka would only write a log line, and never ask for a token again.
     """
     if not token.value or not _VALUE.fullmatch(token.value):
-        return "the function returned a token that is empty, or contains characters that a token cannot have"
+        return "the function returned a token that is empty, or contains characters that are not allowed in a token"
     if not token.expiry <= _LATEST_EXPIRY_S:  # written this way, NaN is refused, too
         return "the expiry that the function returned is not a time in seconds since 1970; divide milliseconds by 1000"
     if token.expiry <= time.time():

@@ -80,7 +80,7 @@ def limit_reached(failure: str, environment: Mapping[str, str] = os.environ) -> 
     else:
         setting, enough = next((_SET_BY[name] for name in _SET_BY if name in environment), ("`ulimit -v`", "2 GB"))
         advice = (
-            f"This process is limited to {limit >> 20} MB of address space ({setting}), and needs more. Set the limit to at "
+            f"This process is limited to {limit >> 20} MB of address space ({setting}), but needs more. Set the limit to at "
             f"least {enough}, and to more if there are many brokers or your code needs memory. Or remove the limit."
         )
     return ProcessLimitReached(f"{failure}. Nothing is lost: a restarted query will read these records. {advice}")

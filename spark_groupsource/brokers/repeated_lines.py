@@ -94,4 +94,4 @@ def kind_of_line(line: str) -> str:
 
 def _number_of(written: _Written, now: float) -> str:
     lines = "1 line" if written.left_out == 1 else f"{written.left_out} lines"
-    return f"{lines} like this omitted in {now - written.written_at:.0f} s"
+    return f"{lines} like this suppressed in {now - written.written_at:.0f} s"

@@ -250,8 +250,8 @@ class Topics:
         for partition, unknown_since in self._unknown_since.items():
             if now - unknown_since >= self._patience_s:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} has not returned its end offset for {now - unknown_since:.0f} s"
-                    f"{self._last_error_text()}. Nothing is lost. Check that its broker is running and that this driver can "
+                    f"The leader of {partition} has not returned the partition's end offset for {now - unknown_since:.0f} "
+                    f"s{self._last_error_text()}. Nothing is lost. Check that its broker is running and that this driver can "
                     "reach it."
                 )
         self.epochs = {partition: end.epoch for partition, end in known.items() if end.epoch is not None}
@@ -262,8 +262,8 @@ class Topics:
         if silent and self._patience_s < math.inf:
             log.warning(
                 "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch skips their new "
-                "records, and a later one will read them, so nothing is lost. A leader that has just moved needs no action. If "
-                "this lasts, check that the brokers are running and that this driver can reach them",
+                "records, and a later one will read them, so nothing is lost. If a leader has just moved, no action is needed. "
+                "If this keeps happening, check that the brokers are running and that this driver can reach them",
                 len(silent),
                 listed(sorted(silent), 20),
                 self._last_error_text(),

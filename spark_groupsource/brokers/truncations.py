@@ -128,9 +128,9 @@ class Truncations:
         for partition, silent_s in sorted(self._silent_s.items()):
             if silent_s >= self._patience_s:
                 raise BrokerUnavailable(
-                    f"The leader of {partition} has not answered for {silent_s:.0f} s, so it is unknown whether its log still "
-                    "has the records that the query has read. Nothing is lost. Check that its broker is running and that this "
-                    "driver can reach it, and that the query's user may read the topic."
+                    f"The leader of {partition} has not answered for {silent_s:.0f} s, so it is not known whether its log still "
+                    "contains the records that the query has read. Nothing is lost. Check that its broker is running and that "
+                    "this driver can reach it, and that the query's user is allowed to read the topic."
                 )
 
     def _ask(
@@ -176,8 +176,9 @@ class Truncations:
             consumer.close()
         if unknown := sorted(positions.keys() - found.keys()):
             log.warning(
-                "the leaders of %s do not answer whether their logs still have the records that the query has read (%s). The "
-                "query reads nothing from these partitions until they do. It is not known yet whether records are lost",
+                "the leaders of %s have not confirmed that their logs still contain the records that the query has read (%s). "
+                "The query will read nothing from these partitions until the leaders do. It is not known yet whether records "
+                "are lost",
                 listed(unknown),
                 listed(sorted({failed[partition].str() for partition in failed.keys() - found.keys()}))
                 or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",

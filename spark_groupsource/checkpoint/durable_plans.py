@@ -94,8 +94,8 @@ class DurablePlans:
                 raise CheckpointOfAnotherStream(
                     f"The reader's checkpointLocation, {without_password(self._location)!r}, is the checkpoint of stream "
                     f"{', '.join(sorted(found))}, but this query is stream {stream}. Nothing is lost or duplicated, because the "
-                    "query fails before it confirms claims from another checkpoint. Set the reader's checkpointLocation to the "
-                    "same value as the writer's (writeStream), or remove the option from the reader."
+                    "query fails before it can confirm claims from another checkpoint. Set the reader's checkpointLocation to "
+                    "the same value as the writer's (writeStream), or remove the option from the reader."
                 )
         except (CheckpointOfAnotherStream, OffsetError) as error:
             self._doubt = _Doubt(batch, text, error)

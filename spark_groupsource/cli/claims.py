@@ -40,7 +40,7 @@ HELD = """\
 held: the query that claimed the range {reason}.
 It may have written none, some or all of these records, so no other query reads them. Do one of these:
   1. Restart the query of that stream ({streams}) from its checkpoint.
-     It will read the range, and every record will reach the output once. This finds the checkpoint:
+     It will read the range, and every record will reach the output once. To find the checkpoint, run:
      grep -rl STREAM CHECKPOINT/offsets
   2. If the checkpoint was deleted, restart the running queries with heldClaims=reread. They will read the range.
      Records that had already reached the output will be duplicated.

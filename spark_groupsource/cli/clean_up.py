@@ -91,13 +91,13 @@ def chosen_query(query: str | None, checkpoint: str | None) -> str:
         if (found := CheckpointFiles(checkpoint).query_id()) is not None:
             return found
         raise OptionError(
-            f"--checkpoint {without_password(checkpoint)}: there is no metadata file with a query's id. Use the "
+            f"--checkpoint {without_password(checkpoint)}: there is no metadata file that contains a query's id. Use the "
             "query's checkpointLocation. If the checkpoint was deleted, use --query: the id is in the names of the query's "
             "groups (kafka-consumer-groups.sh --list), in Spark's log, and in the query's progress."
         )
     if query is None or not is_query(query):
         raise OptionError(
-            f"--query {query!r} is not a query's id. An id looks like 5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5, and is in the "
+            f"--query {query!r} is not a query id. An id looks like 5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5, and is in the "
             "metadata file of the query's checkpoint."
         )
     return query
@@ -153,10 +153,10 @@ def refuse_running(query: str, groups: Iterable[GroupView], now: datetime) -> No
         newest = max(recent, key=lambda opener: opener.at)
         after = datetime.fromtimestamp(newest.at, timezone.utc) + timedelta(seconds=QUIET_S)
         raise GroupActive(
-            f"Nothing was deleted, because query {query} may still be running: process {newest.pid} on {newest.host} recorded at "
-            f"{time_and_age(newest.at, now)} that it was starting to write. While a query writes, its last such record is at "
-            f"most {QUIET_S / 60:.0f} minutes old. Without its groups, a running query could write rows twice after a crash. "
-            f"Stop the query, and run this command again at {iso(after)} or later."
+            f"Nothing was deleted, because query {query} may still be running: process {newest.pid} on {newest.host} recorded "
+            f"at {time_and_age(newest.at, now)} that it was starting to write. While a query is writing, its last such record "
+            f"is at most {QUIET_S / 60:.0f} minutes old. Without its groups, a running query could write rows twice after a "
+            f"crash. Stop the query, and run this command again at {iso(after)} or later."
         )
 
 
@@ -189,4 +189,4 @@ def print_left(query: str, left: Left, console: Console) -> None:
     else:
         console.print(Text(f"query {query} has no group left that this user may describe"))
     for group in left.others:
-        console.print(Text(f"not deleted, because it holds offsets that the sink did not write: {printable(group)}"))
+        console.print(Text(f"not deleted, because it contains offsets that the sink did not write: {printable(group)}"))

@@ -165,11 +165,11 @@ def print_group(group: GroupView, console: Console, now: datetime) -> None:
         console.print("No partition has a committed offset or a member.")
     print_sink(group, console)
     names = member_names(group)
-    heading = "members and coordinator disagree (if that lasts: docs/operations.md, The group and a driver disagree):"
+    heading = "members and coordinator disagree (if this persists, see docs/operations.md, The group and a driver disagree):"
     print_section(heading, [printable(difference_text(difference, names)) for difference in group.differences], console)
     print_section("claimed but not confirmed:", [claim_line(claimed, now) for claimed in ranges], console)
     if any(claimed.kind == "held" for claimed in ranges):
-        console.print("What to do about a held range: groupkafka claims")
+        console.print("To see what to do about a held range, run: groupkafka claims")
     heading = "commit records that this version cannot read, so it does not show their claims:"
     print_section(heading, other_format_lines(group.partitions), console)
     idle = [member.member_id for member in group.members if not member.partitions]

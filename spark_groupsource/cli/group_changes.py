@@ -150,7 +150,7 @@ def _changed_offsets(earlier: GroupView, later: GroupView) -> Iterator[GroupEven
             continue
         if was.committed is not None and view.committed is not None and view.committed < was.committed:
             change = f"from {was.committed} to {view.committed}"
-            yield GroupEvent("reset", f"{view.partition}: the committed offset went back {change}")
+            yield GroupEvent("reset", f"{view.partition}: the committed offset moved back {change}")
         if was.other_format is not None or view.other_format is not None:
             continue  # this version cannot read the held ranges in such a record
         held_before, held = ({(claim.stream, claim.range) for claim in seen.owed} for seen in (was, view))

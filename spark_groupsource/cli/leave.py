@@ -22,7 +22,7 @@ from spark_groupsource.options.values import EARLIEST
 from spark_groupsource.partition import TopicPartition, by_topic, listed
 
 NEXT = """\
-Start the query with Spark's own source: format("kafka"), without kafka.group.id, with
+Start the query with Spark's own source: format("kafka"), without kafka.group.id, and with
   - the startingOffsets below
   - a new checkpoint
   - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). With a new checkpoint the ids
@@ -58,7 +58,7 @@ def leave(settings: Mapping[str, str], group: str, topics: tuple[str, ...], as_j
         return
     console = console_for(sys.stdout)
     for partition in _without_commit(starts):
-        console.print(Text(f"no committed offset, so it is read from the beginning: {printable(str(partition))}"))
+        console.print(Text(f"no committed offset, so it will be read from the beginning: {printable(str(partition))}"))
     console.print(Text(NEXT))
     click.echo(json.dumps(by_topic(starts)))
 
@@ -128,15 +128,15 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
         if topic not in ids or found.committed is None:
             continue
         if isinstance(found.commit, CommitRecord) and topic_gone(found.commit.topic_id, ids[topic]):
-            wrong.append(f"{found.partition}: offset {found.committed} of another topic with this name")
+            wrong.append(f"{found.partition}: offset {found.committed} is from another topic with this name")
         elif found.end is not None and found.committed > found.end:
             wrong.append(f"{found.partition}: offset {found.committed}, the log ends at {found.end}")
     if wrong:
         raise OffsetError(
             f"The group {view.group} has committed offsets that do not match the logs:{indented(wrong)}\n"
             "A topic was deleted and recreated, its log was truncated, or the offset was copied from another cluster. Restart "
-            "the group's queries: they report what is lost, and with failOnDataLoss=false they continue in the new log. Then "
-            "run this command again."
+            "the group's queries: they will report what was lost, and with failOnDataLoss=false they will continue in the new "
+            "log. Then run this command again."
         )
 
 

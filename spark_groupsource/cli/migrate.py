@@ -38,10 +38,10 @@ from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 STATE_STAYS = """\
-The old query keeps state (aggregation, deduplication, join). This state is not copied: the new query starts with no state."""
+The old query keeps state (aggregation, deduplication, join). This state is not copied: the new query will start with no state."""
 
 STOP_FIRST = """\
-Stop the old query first. Spark's source joins no group, so this command cannot detect that the query is still running."""
+Stop the old query first. Spark's source does not join a group, so this command cannot detect that the query is still running."""
 
 NEXT = """\
 done. Now start the groupkafka query with kafka.group.id={group}, and with
@@ -229,8 +229,8 @@ def _refuse_other_logs(
         raise OffsetError(
             f"Nothing was changed. The checkpoint is ahead of the logs:{indented(ahead)}\n"
             "Either --bootstrap-server does not point to the cluster that the old query reads from, or a topic was deleted and "
-            "recreated, or its log was truncated. Check --bootstrap-server. If it is right, start the old query: it reports "
-            "what is lost, and with failOnDataLoss=false it continues. Then migrate."
+            "recreated, or its log was truncated. Check --bootstrap-server. If it is correct, start the old query: it will "
+            "report what was lost, and with failOnDataLoss=false it will continue. Then migrate."
         )
 
 
@@ -281,8 +281,8 @@ def execute_migration(admin: GroupAdmin, checkpoint: CheckpointFiles, migration:
     """
     if _last_batches(checkpoint)[0] != migration.last:
         raise OffsetError(
-            "Nothing was changed. The checkpoint has changed since this command read it, so the old query is running. Stop the "
-            "query, then migrate."
+            "Nothing was changed. The checkpoint has changed since this command read it, so the old query is still running. "
+            "Stop the query, then migrate."
         )
     refuse_changed(migration.group, migration.resets, _partitions_of(admin, migration.group))
     if changed := {reset.seen.partition: reset.new for reset in migration.resets if reset.difference != 0}:
@@ -331,7 +331,7 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
     console.print()
     print_moves(migration.resets, console)
     for partition in sorted(migration.added):
-        console.print(Text(f"added after the checkpoint, so it is read from the beginning: {printable(str(partition))}"))
+        console.print(Text(f"added after the checkpoint, so it will be read from the beginning: {printable(str(partition))}"))
     for partition, lost in migration.expired.items():
         expired = f"{printable(str(partition))} {lost} {lost.size} offsets"
         fate = "the new query will fail because of this loss, unless you set failOnDataLoss=false"

@@ -252,7 +252,8 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
         raise ClaimsInTheWay(
             f"Nothing was reset, because this version cannot read the formats of these commit records:{indented(unread)}\n"
             "A reset deletes any claims in them. Do one of these:\n"
-            "  1. Run this command with the version that wrote the records. It shows the claims, and what a reset would mean.\n"
+            "  1. Run this command with the version that wrote the records. That version shows the claims, and what a reset "
+            "would mean.\n"
             "  2. Use --drop-claims. Records that queries of that version have claimed but not confirmed may then be missing "
             "from the output, or duplicated."
         )
@@ -260,11 +261,11 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
     if claimed and not drop_claims:
         raise ClaimsInTheWay(
             f"Nothing was reset, because these ranges are claimed but not confirmed:{indented(claimed)}\n"
-            "A reset deletes the claims, so the queries of these streams skip the ranges after a restart. Only their checkpoints "
-            "show whether the records reached the output. Do one of these:\n"
-            "  1. Restart these queries. Reset when `groupkafka claims` no longer lists anything.\n"
-            "  2. Use --drop-claims. If the records reached the output, those above the new offsets are duplicated. If not, "
-            "those below the new offsets are missing."
+            "A reset deletes the claims, so the queries of these streams will skip the ranges after a restart. Only their "
+            "checkpoints show whether the records reached the output. Do one of these:\n"
+            "  1. Restart these queries. Reset the offsets once `groupkafka claims` no longer lists anything.\n"
+            "  2. Use --drop-claims. If the records reached the output, those above the new offsets will be duplicated. If "
+            "not, those below the new offsets will be missing."
         )
     refuse_changed(group, resets, changeable(admin, group))
     admin.alter_offsets(group, {reset.seen.partition: reset.new for reset in resets})

@@ -79,7 +79,7 @@ def _text(group: str, seen: PartitionView) -> str | None:
     if mark.open is None:
         return "no transaction is open"
     opener = mark.open
-    return f"process {opener.pid} on {opener.host} may have a transaction open, since {iso_or_none(opener.at)}"
+    return f"process {opener.pid} on {opener.host} may have had a transaction open since {iso_or_none(opener.at)}"
 
 
 def refuse_changes(view: GroupView) -> None:

@@ -73,14 +73,14 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     first = last.committed + 1
     batches = f"Micro-batch {last.planned} was" if first == last.planned else f"Micro-batches {first} to {last.planned} were"
     raise UncommittedBatch(
-        f"{batches} started but not committed, because the query was stopped in the middle. Its output may have all, some or "
+        f"{batches} started but not committed, because the query was stopped in the middle. Its output may contain all, some or "
         "none of these records. Nothing was changed. Do one of these:\n"
-        "  1. Restart the old query from this checkpoint until it has finished them. With trigger(availableNow=True), it then "
-        "stops. Then migrate. No record is lost or duplicated.\n"
-        "  2. Check which of these records the output has.\n"
-        f"     None: use --uncommitted {REREAD}. The groupkafka query reads them.\n"
-        f"     All: use --uncommitted {SKIP}. The groupkafka query continues after them. (Spark's file sink has all of them if "
-        f"there is a file _spark_metadata/{last.planned} or _spark_metadata/{last.planned}.compact.)\n"
+        "  1. Restart the old query from this checkpoint, and let it finish them. With trigger(availableNow=True), it stops "
+        "after that. Then migrate. No record is lost or duplicated.\n"
+        "  2. Check which of these records the output contains.\n"
+        f"     None: use --uncommitted {REREAD}. The groupkafka query will read them.\n"
+        f"     All: use --uncommitted {SKIP}. The groupkafka query will continue after them. (Spark's file sink contains all of "
+        f"them if there is a file _spark_metadata/{last.planned} or _spark_metadata/{last.planned}.compact.)\n"
         f"     Some: {REREAD} duplicates these records, and {SKIP} loses the others."
     )
 

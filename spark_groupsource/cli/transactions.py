@@ -40,7 +40,8 @@ How an open transaction is closed:
      Then the brokers abort the transaction. Its rows never become visible; the query writes them again after you restart it."""
 
 KAFKAS_OWN = """\
-Each task records that it is starting to write, and the record remains after its transaction, so this list may be too long.
+Each task records that it is starting to write, and the record remains after its transaction, so this list may include
+tasks that have none open.
 Kafka's own tool shows which transactions are open:
   kafka-transactions.sh --bootstrap-server {servers} list
   kafka-transactions.sh --bootstrap-server {servers} describe --transactional-id ID"""
@@ -132,7 +133,7 @@ def _print(
     hiding = [visible for visible in seen if visible.hidden]
     name = printable(topic)
     if silent:
-        console.print(Text(f"The leaders of {listed(silent)} do not answer, so these partitions are not shown."))
+        console.print(Text(f"The leaders of {listed(silent)} did not answer, so these partitions are not shown."))
     if not hiding:
         where = " in the other partitions" if silent else f" in its {len(seen)} partitions"
         console.print(Text(f"topic {name}: no open transaction hides any record{where}."))

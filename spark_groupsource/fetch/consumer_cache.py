@@ -71,7 +71,7 @@ def _is_unassigned(consumer: FetchConsumer) -> bool:
     try:
         consumer.unassign()
     except KafkaException as refused:
-        log.info("A consumer cannot be unassigned, so it is closed and not kept for the next task: %s", refused.args[0])
+        log.info("a consumer's partitions could not be unassigned, so the next task will use a new one: %s", refused.args[0])
         return False
     return True
 

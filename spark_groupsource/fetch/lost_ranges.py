@@ -109,5 +109,7 @@ def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
     ranges = "; ".join(f"[{loss.start}, {loss.end}): {loss.reason}" for loss in found)
     text = f"Records in {fetch_range.topic}-{fetch_range.partition} are lost: offsets {ranges}."
     if fail:
-        raise DataLossError(f"{text} The task had to read {fetch_range}. To continue with the rest, set failOnDataLoss=false.")
-    log.warning("%s The task had to read %s. Continuing with the rest, because failOnDataLoss=false.", text, fetch_range)
+        raise DataLossError(
+            f"{text} The task's range is {fetch_range}. To continue with the rest of this range, set failOnDataLoss=false."
+        )
+    log.warning("%s The task's range is %s. Continuing with the rest of it, because failOnDataLoss=false.", text, fetch_range)

@@ -227,7 +227,7 @@ class NativeIntake:
         odd_header_keys = self._state.odd_header_keys
         array = ArrayStruct()
         if not self._ours.batch(self._state, array):
-            raise MemoryError(f"no memory for a batch of {self._state.bytes} bytes of records")
+            raise MemoryError(f"not enough memory for a batch of {self._state.bytes} bytes of records")
         if odd_header_keys:
             return self._with_text_keys(ctypes.addressof(array))
         return pa.RecordBatch._import_from_c(ctypes.addressof(array), self._schema)
@@ -255,6 +255,6 @@ class NativeIntake:
 def _warn_of_cut_keys() -> None:
     """Warn, once per process, that header keys are truncated at their first NUL."""
     log.warning(
-        "Header keys are truncated at their first NUL, because this package cannot find a key's length in this version of "
+        "Header keys are truncated at their first NUL, because this package cannot determine a key's length in this version of "
         "librdkafka. Keys without a NUL are complete. To read the others, install a later version of spark-groupsource."
     )

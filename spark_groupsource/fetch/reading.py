@@ -332,7 +332,7 @@ class _Reading:
         self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else ASK_BOUNDS_S)
         if self._in_doubt:
             # The log has these offsets, so either its leader has moved, or the log was truncated and has grown again.
-            log.warning("%s: the leader rejects the read: %s. The task will retry.", self._doing_at(), self._last_error)
+            log.warning("%s: the leader rejected the read: %s. The task will retry.", self._doing_at(), self._last_error)
             time.sleep(next(self._pauses_s))
             self._assign()
 

@@ -84,7 +84,7 @@ def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
     trouble = login_trouble(error)
     if trouble is not None and trouble.final:
         return AuthenticationFailed(
-            f"{text}. {trouble.check} The driver uses the same settings, but with its own machine's files."
+            f"{text}. {trouble.check} The driver uses the same settings, but reads the files on its own machine."
         )
     if code in MISSING_ACL:
         return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
@@ -119,8 +119,8 @@ def _how_to_read_it(error: KafkaError) -> str:
     if error.code() == KafkaError._BAD_MSG and _WRONG_CHECKSUM in error.str():
         return (
             "The batch is damaged, so none of its records was read. Restart the query. If it fails at this offset again, the "
-            "batch is damaged on the leader's disk. If another replica has an intact copy, make that broker the leader. If none "
-            f"has, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
+            "batch is damaged on the leader's disk. If another replica has an intact copy, make that broker the leader. If no "
+            f"replica has one, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
         )
     if error.code() == KafkaError._BAD_MSG and UNREADABLE_HEADERS in error.str():
         return "Read without headers: remove includeHeaders, or headers from the schema."
@@ -139,9 +139,9 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
     reason = f" The last error: {last.name()}: {last.str()}." if last is not None else ""
     if answers:
         return BrokerError(
-            f"{doing}: no record and no progress for {timeout_ms} ms, although the partition's leader answers.{reason} Check the "
-            "broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If the query fails at this offset after "
-            f"every restart, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
+            f"{doing}: no record and no progress for {timeout_ms} ms, although the partition's leader answers.{reason} Check "
+            "the broker's load, log and quotas, or raise kafkaConsumer.pollTimeoutMs. If the query fails at this offset after "
+            f"every restart, the batch there may be malformed, although its checksum is correct: {_RUNBOOK}."
         )
     trouble = login_trouble(last) if last is not None else None
     check = f"{trouble.check} " if trouble is not None else ""
@@ -160,9 +160,9 @@ def throttled(doing: str, timeout_ms: int) -> BrokerError:
         timeout_ms: See `timed_out`.
     """
     return BrokerError(
-        f"{doing}: no progress for {timeout_ms} ms, because the brokers throttle this client, which has exceeded its quota. "
-        "Nothing is lost. Raise consumer_byte_rate for its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. Brokers "
-        "never deliver a batch that is larger than the quota allows for ten seconds (the default window)."
+        f"{doing}: no progress for {timeout_ms} ms, because the brokers are throttling this client, which has exceeded its "
+        "quota. Nothing is lost. Raise consumer_byte_rate for its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. "
+        "Brokers never deliver a batch that is larger than the quota allows for ten seconds (the default window)."
     )
 
 

@@ -112,7 +112,7 @@ class _Pass:
             try:
                 consumer.assign_all(self._ranges)
             except KafkaException as refused:
-                log.info("Several partitions cannot be assigned together, so they are read one by one: %s", refused.args[0])
+                log.info("failed to assign several partitions together, so they will be read one by one: %s", refused.args[0])
                 self.unfinished = list(self._ranges)
                 return
             self._progress()

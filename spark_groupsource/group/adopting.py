@@ -147,7 +147,8 @@ class Adopting:
         newly_unknown = unknown - self._failures.failing(unknown)
         if newly_unknown:
             log.info(
-                "%d partitions have not been adopted yet, because their leaders do not answer or their topics were deleted: %s",
+                "%d partitions have not been adopted yet, because their leaders are not answering or their topics were "
+                "deleted: %s",
                 len(newly_unknown),
                 listed(sorted(newly_unknown)),
             )
@@ -157,7 +158,7 @@ class Adopting:
         silent = self._failures.failed(unknown - found.deleted)
         if silent:
             raise BrokerUnavailable(
-                f"The leader of {min(silent)} has not answered within assignmentTimeout, so the query cannot tell where to start "
+                f"The leader of {min(silent)} did not answer within assignmentTimeout, so the query cannot tell where to start "
                 "reading. Nothing was read from this partition. Check that the leader is up and that this driver can reach it."
             )
 

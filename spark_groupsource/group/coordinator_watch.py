@@ -186,7 +186,7 @@ def rejoin_reason(too_many: frozenset[TopicPartition], too_few: frozenset[TopicP
     """
     differences = []
     if too_many:
-        differences.append(f"this driver has had {listed(sorted(too_many), 20)}, which is assigned to others")
+        differences.append(f"this driver has had {listed(sorted(too_many), 20)}, which is assigned to other members")
     if too_few:
         differences.append(f"this driver has been missing {listed(sorted(too_few), 20)}, which is assigned to it")
     return (

@@ -193,9 +193,10 @@ class FencedCommits:
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
-                f"{partition}: its commit record has {len(metadata)} bytes, but brokers store at most {MAX_METADATA_BYTES}. The "
-                f"record was not written. It has {len(record.owed)} held ranges from streams that have not been restarted "
-                f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart their queries from their checkpoints."
+                f"{partition}: its commit record is {len(metadata)} bytes long, but brokers store at most {MAX_METADATA_BYTES}. "
+                f"The record was not written. It contains {len(record.owed)} held ranges from streams that have not been "
+                f"restarted ({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart their queries from "
+                "their checkpoints."
             )
         return metadata
 

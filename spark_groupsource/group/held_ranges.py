@@ -140,9 +140,9 @@ class HeldRanges:
         for partition in sorted(full - self._full):
             owed = records[partition].owed
             log.warning(
-                "%s: its commit record is full, so new records in this partition are not read until held ranges are confirmed "
-                "or reread. The commit record has %d held ranges from these streams: %s. Restart their queries, or set "
-                "heldClaims=reread",
+                "%s: its commit record is full, so new records in this partition will not be read until held ranges are "
+                "confirmed or reread. The commit record contains %d held ranges from these streams: %s. Restart their queries, "
+                "or set heldClaims=reread",
                 partition,
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),
@@ -176,7 +176,7 @@ class HeldRanges:
             ranges = of_plans[name, plan]
             log.warning(
                 "%d offsets are held: stream %s claimed them but has not confirmed them; %s. They were claimed at %s, in %s. "
-                "Until they are confirmed, the committed offsets do not move past them, and finished records above them count "
+                "Until they are confirmed, the committed offsets cannot move past them, and finished records above them count "
                 "as lag: %d so far",
                 sum(owed.range.size for _, owed in ranges),
                 name,
@@ -194,13 +194,13 @@ class HeldRanges:
             return
         self._warned |= unwarned
         log.warning(
-            "this query is new: its checkpoint was empty when it started. Queries that are not running now have claimed but not "
-            "confirmed %d offsets in %d partitions: streams %s. This query will leave these ranges to those queries, and read "
-            "everything else. To get every record once, restart those queries from their checkpoints. This query may run "
+            "this query is new: its checkpoint was empty when it started. Queries that are not running now have claimed but "
+            "not confirmed %d offsets in %d partitions: streams %s. This query will leave these ranges to those queries, and "
+            "read everything else. To get every record once, restart those queries from their checkpoints. This query may run "
             "alongside them. If it was meant to continue from one of their checkpoints, and the path was changed by mistake, "
             "stop it, run it again from its current checkpoint with trigger(availableNow=True), so that it leaves nothing "
-            "claimed, and then set the right path. If a checkpoint was deleted, set heldClaims=reread, so that this query reads "
-            "the ranges; records that had already reached the output are duplicated",
+            "claimed, and then set the right path. If a checkpoint was deleted, set heldClaims=reread, so that this query "
+            "reads the ranges; records that had already reached the output will be duplicated",
             sum(entry.range.size for _, entry in earlier),
             len({plan.partition for plan, _ in earlier}),
             ", ".join(sorted({entry.stream for _, entry in earlier})),

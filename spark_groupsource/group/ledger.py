@@ -246,7 +246,7 @@ class Ledger:
         except GroupKafkaError as error:
             self._closing.failed(self._stream.durable, passing=error.passing)
             if error.passing:
-                log.info("failed to confirm the claims of plan %d, will retry: %s", self._stream.durable, error)
+                log.info("failed to confirm plan %d's claims, will retry: %s", self._stream.durable, error)
             else:
                 _warn_of_open_claims(error)
         else:
@@ -462,7 +462,7 @@ class Ledger:
         try:
             write()
         except TopicNotFound as error:
-            log.info("leaving the claims of plan %d in a deleted topic to the next plan: %s", self._stream.durable, error)
+            log.info("leaving plan %d's claims in a deleted topic to the next plan: %s", self._stream.durable, error)
 
     def _warn_if_invisible(self) -> None:
         """Warn once if a plan is finished but this stream owns no partition whose record could show that to other members."""
@@ -472,8 +472,8 @@ class Ledger:
         if plan == self._stream.logged and plan > self._invisible:
             self._invisible = plan
             log.warning(
-                "a finished micro-batch of stream %s cannot be recorded in the group, because this query owns no partition at "
-                "the moment. The micro-batch's held ranges count as lag until the group assigns a partition to this query",
+                "a finished micro-batch from stream %s cannot be recorded in the group, because this query owns no partition "
+                "at the moment. The micro-batch's held ranges count as lag until the group assigns a partition to this query",
                 self._stream.name,
             )
 
@@ -545,4 +545,4 @@ def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, i
 
 def _warn_of_open_claims(error: GroupKafkaError) -> None:
     """Warn that a commit failed with this error, so claims could not be closed."""
-    log.warning("claims of finished micro-batches stay unconfirmed until this stream commits again: %s", error)
+    log.warning("claims of finished micro-batches will stay unconfirmed until this stream commits again: %s", error)

@@ -291,7 +291,7 @@ class Member:
         try:
             self.consumer.close()
         except (KafkaException, RuntimeError) as error:
-            log.warning("failed to leave the group, so its partitions move only when the session times out: %s", error)
+            log.warning("failed to leave the group, so its partitions will not move until the session times out: %s", error)
         self._assign(Assignment())
         self._move(State.LEFT if self.failure is None else State.FAILED)
         self._has_joined = True

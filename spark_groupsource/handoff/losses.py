@@ -300,9 +300,9 @@ class CutDoubts:
         cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
         for partition in cut.keys() - self._since.keys():
             log.warning(
-                "%s: its log seems to be truncated at %s, below records that it should have. The answer may come from a leader "
-                "that has been replaced, so the query will not read this partition until the brokers have given the same answer "
-                "for %.0f s",
+                "%s: its log seems to have been truncated at %s, below records that it should contain. The answer may have "
+                "come from a leader that has been replaced, so the query will not read this partition until the brokers have "
+                "given the same answer for %.0f s",
                 partition,
                 cut[partition].resume,
                 self._believe_after_s,

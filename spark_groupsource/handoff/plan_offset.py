@@ -125,7 +125,7 @@ class PlanOffset(PlainModel):
             ):
                 raise ValueError(f"{topic}: starts or epochs are missing, or overlap")
             if places and places[-1][1] > _LAST_PARTITION + 1:
-                raise ValueError(f"{topic}: no topic has so many partitions")
+                raise ValueError(f"{topic}: no topic has that many partitions")
         return self
 
     @classmethod
@@ -283,7 +283,7 @@ class PlanOffset(PlainModel):
             mistake = error.errors(include_url=False, include_input=False)[0]
             field = "".join(f"{name}: " for name in mistake["loc"][:1])
             raise OffsetError(
-                "The checkpoint has an offset that the groupkafka source did not write "
+                "The checkpoint contains an offset that the groupkafka source did not write "
                 f"({field}{mistake.get('ctx', {}).get('error', mistake['msg'])}). Each query needs its own checkpoint. A query "
                 "cannot continue from a checkpoint of Spark's own Kafka source, but `groupkafka migrate` copies its offsets."
             ) from None

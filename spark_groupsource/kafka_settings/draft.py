@@ -63,7 +63,7 @@ class Draft:
         if reason is not None:
             self.wrong(source, reason, value=value)
         elif self.settings.get(target, read) != read:
-            self.wrong(source, f"kafka.{self.sources[target]} sets the same thing to another value; keep only one of them")
+            self.wrong(source, f"kafka.{self.sources[target]} sets the same thing to a different value; remove one of them")
         else:
             self.settings[target] = read
             self.sources[target] = source

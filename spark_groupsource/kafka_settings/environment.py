@@ -37,7 +37,7 @@ def problem(name: str, value: str) -> str | None:
         value: Its value.
     """
     if name in PER_HOST and _BEGIN in _VARIABLE.sub("", value):
-        return "write ${env:NAME}, where NAME has only letters, digits and _, and does not begin with a digit"
+        return "write ${env:NAME}, where NAME contains only letters, digits and _, and does not begin with a digit"
     return None
 
 
@@ -64,7 +64,7 @@ def resolved(settings: Mapping[str, Any], *, reads: bool = False) -> dict[str, A
         else:
             raise OptionError(
                 f"kafka.{name} (librdkafka's name) refers to the environment variable {unset[0]}, which is not set in this "
-                "process, or is empty. The client does not connect, because without this file the connection would be less "
+                "process, or is empty. The client will not connect, because without this file the connection would be less "
                 "secure than the options require. Set the variable on this host."
             )
     return found

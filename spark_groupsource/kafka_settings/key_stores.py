@@ -31,16 +31,16 @@ def _put_pem(draft: Draft, target: str, text: str, source: str) -> None:
 
 
 _TRUST = (
-    "librdkafka reads trusted certificates only as PEM. Convert it: a JKS trust store first with `keytool -importkeystore "
-    "-srckeystore truststore.jks -destkeystore truststore.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in truststore.p12 "
-    "-nokeys -out ca.pem`. Copy ca.pem to every node, and set kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location "
-    "to its path"
+    "librdkafka reads trusted certificates only as PEM. Convert it: for a JKS trust store, first run `keytool -importkeystore "
+    "-srckeystore truststore.jks -destkeystore truststore.p12 -deststoretype PKCS12`, then run `openssl pkcs12 -in "
+    "truststore.p12 -nokeys -out ca.pem`. Copy ca.pem to every node, and set kafka.ssl.truststore.type=PEM and "
+    "kafka.ssl.truststore.location to its path"
 )
 
 _JKS_KEY = (
-    "librdkafka cannot read Java key stores. Convert it: `keytool -importkeystore -srckeystore keystore.jks -destkeystore "
-    "keystore.p12 -deststoretype PKCS12`. Copy keystore.p12 to every node, and set kafka.ssl.keystore.type=PKCS12 and "
-    "kafka.ssl.keystore.location to its path"
+    "librdkafka cannot read Java key stores. To convert it, run: `keytool -importkeystore -srckeystore keystore.jks "
+    "-destkeystore keystore.p12 -deststoretype PKCS12`. Copy keystore.p12 to every node, and set "
+    "kafka.ssl.keystore.type=PKCS12 and kafka.ssl.keystore.location to its path"
 )
 
 

@@ -106,7 +106,7 @@ def translate_jaas(draft: Draft) -> None:
         draft.wrong(name, KERBEROS)
     elif mechanisms is None:
         known = ", ".join(module.rpartition(".")[2] for module in LOGIN_MODULES)
-        draft.wrong(name, f"its login module is unknown; Kafka has {known}")
+        draft.wrong(name, f"its login module is unknown; Kafka's login modules are {known}")
     elif _given_mechanism(draft) not in mechanisms:
         draft.wrong("sasl.mechanism", f"the login module in kafka.{name} needs {' or '.join(mechanisms)}")
     elif mechanisms == ("OAUTHBEARER",):
@@ -189,7 +189,7 @@ def translate_oauth(draft: Draft) -> None:
     if url.strip().lower().startswith("file:"):
         draft.take("sasl.oauthbearer.token.endpoint.url")
         draft.wrong(
-            "sasl.oauthbearer.token.endpoint.url", "librdkafka fetches tokens over https, and cannot read one from a file"
+            "sasl.oauthbearer.token.endpoint.url", "librdkafka fetches tokens over https, and cannot read a token from a file"
         )
     elif url and "sasl.oauthbearer.method" not in draft.given:
         draft.put("sasl.oauthbearer.method", "oidc", "sasl.oauthbearer.token.endpoint.url")
@@ -222,7 +222,7 @@ def _tokens(draft: Draft) -> None:
     if OAUTH_CALLBACK in settings:
         unused = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
         for name in sorted(unused - {"sasl.oauthbearer.config"}):
-            draft.wrong(name, "kafka.oauth_cb provides the tokens, so this has no effect; keep only one of them")
+            draft.wrong(name, "kafka.oauth_cb provides the tokens, so this has no effect; remove one of them")
     elif settings.get("sasl.oauthbearer.method") != "oidc":
         if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
             draft.wrong(

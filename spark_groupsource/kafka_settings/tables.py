@@ -146,7 +146,7 @@ OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:functi
 _JAVA = "it is for the Java client, which is not used here"
 
 REASONS: Mapping[str, str] = {
-    "groupkafka decides this, so that its guarantees hold": """
+    "groupkafka sets this itself, so that its guarantees hold": """
         auto.commit.enable auto.commit.interval.ms auto.offset.reset delivery.report.only.error enable.auto.commit
         enable.auto.offset.store enable.gapless.guarantee enable.partition.eof group.protocol.type offset.store.method
         offset.store.path offset.store.sync.interval.ms queuing.strategy topic.blacklist transaction.two.phase.commit.enable

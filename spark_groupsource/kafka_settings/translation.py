@@ -207,12 +207,12 @@ def _check_protocol(draft: Draft) -> None:
         if "group.remote.assignor" in draft.settings:
             draft.wrong(
                 "group.remote.assignor",
-                "it belongs to kafka.group.protocol=consumer; with classic set kafka.partition.assignment.strategy",
+                "it belongs to kafka.group.protocol=consumer; with classic, set kafka.partition.assignment.strategy",
             )
         return
     for name in CLASSIC_ONLY:
         if name in draft.settings:
-            draft.wrong(name, "with kafka.group.protocol=consumer the broker decides this (KIP-848); remove it")
+            draft.wrong(name, "with kafka.group.protocol=consumer, the broker decides this (KIP-848); remove it")
 
 
 def _check_relations(draft: Draft) -> None:

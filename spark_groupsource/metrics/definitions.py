@@ -129,8 +129,8 @@ METRICS = (
     Metric(
         "groupkafka_partition_lowest_claim_timestamp_seconds",
         "When the lowest claimed but unconfirmed range was claimed, in seconds since 1970 by the clock of the query that "
-        "claimed it. The committed offset stays at the start of this range. `stream` is the stream of that query: this one's, "
-        "for its micro-batch, or another one's. Absent if nothing is claimed, or the time is unknown.",
+        "claimed it. The committed offset stays at the start of this range. `stream` is that query's stream: this query's own, "
+        "for its micro-batch, or another's. Absent if nothing is claimed, or the time is unknown.",
         lambda tally: [
             ((*partition, lowest.claim.stream), lowest.claim.since)
             for partition, record in tally.records.items()

@@ -97,8 +97,9 @@ def _is_taken(error: Exception) -> bool:
 def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
     if _is_taken(error):
         return OptionError(
-            f"metrics.port = {port}: the port is taken on {host} by another source or another process, so this query fails. Each "
-            "source serves its own metrics. Give each its own port, or set metrics.port=0 for a free port, which the log shows."
+            f"metrics.port = {port}: the port is already in use on {host}, by another source or another process, so this query "
+            "fails. Each source serves its own metrics. Give each its own port, or set metrics.port=0 for a free port, which "
+            "the log shows."
         )
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return OptionError(

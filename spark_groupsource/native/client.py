@@ -198,4 +198,4 @@ def _refused(kafka: Any, handle: int, token: Token) -> str | None:
         unshown,
         TEXT_BYTES,
     )
-    return None if code == NO_ERROR else "librdkafka does not accept the token, which may have expired in the meantime"
+    return None if code == NO_ERROR else "librdkafka rejected the token, which may have expired in the meantime"

@@ -111,7 +111,7 @@ def load_libraries() -> Libraries:
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
         raise NativeUnavailable(
-            f"librdkafka has version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}, but they must be the same, at "
+            f"librdkafka is version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}, but the two must be the same, at "
             f"least 0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
             _INSTALL_CONFLUENT,
         )
@@ -148,8 +148,8 @@ def _our_file() -> str:
     if _OUR_FILE.exists():
         return str(_OUR_FILE)
     raise NativeUnavailable(
-        f"its C code is not compiled in {Path(__file__).parents[1]}, because this is a copy of the sources or the wheel for any "
-        "platform, or because there was no C compiler when the package was installed"
+        f"its C code has not been compiled in {Path(__file__).parents[1]}, because this is a copy of the sources or the wheel "
+        "for any platform, or because there was no C compiler when the package was installed"
     )
 
 

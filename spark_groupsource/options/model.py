@@ -259,10 +259,11 @@ class Options(QueryOptions):
         use="streams",
         only_here=True,
         meaning=(
-            "How long the query may keep a partition after the group has asked for it back, so that it can finish and confirm "
-            "its micro-batch. After that, the query releases the partition anyway, and its range in flight remains claimed. "
-            "The value must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Make it longer than a micro-batch "
-            "takes, and longer than the trigger interval if nothing [reports finished micro-batches](#checkpointlocation)."
+            "How long the query may keep a partition after the group has asked for it back, so that the query can finish and "
+            "confirm its micro-batch. After that, the query releases the partition anyway, and the range in flight remains "
+            "claimed. The value must be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Make it longer than a "
+            "micro-batch takes, and longer than the trigger interval if nothing [reports finished "
+            "micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -286,9 +287,9 @@ class Options(QueryOptions):
         meaning=(
             "What this query does with ranges that another query claimed but did not confirm before it stopped. With `hold`, "
             "they wait until that query is restarted (exactly once). With `reread`, this query reads them as soon as the other "
-            "query is dead, and with `reread-after 10m`, when it has been dead for 10 minutes (both at least once). A query "
-            "counts as dead when it no longer owns any partition. If the option is not set, it is `hold`, and a new query that "
-            "leaves such ranges unread warns when it starts."
+            "query is dead, and with `reread-after 10m`, once it has been dead for 10 minutes (both at least once). A query "
+            "counts as dead when it no longer owns any partition. If the option is not set, the default is `hold`, and a new "
+            "query that leaves such ranges unread logs a warning when it starts."
         ),
     )
     """`hold`, or how long to wait before reading the ranges, in ms; see `held_claims_choice`."""
@@ -301,8 +302,8 @@ class Options(QueryOptions):
         warned_of=True,
         private=True,
         meaning=(
-            "The same string as the writer's `checkpointLocation`, where the driver can see whether Spark has finished a "
-            "micro-batch."
+            "The same string as the writer's `checkpointLocation`. The driver reads this location to see whether Spark has "
+            "finished a micro-batch."
         ),
     )
 
@@ -351,7 +352,10 @@ class Options(QueryOptions):
                 unsubscribed = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
                 if unsubscribed:
                     topics = ", ".join(unsubscribed)
-                    yield f"{_alias(name)} names topics that the query does not subscribe to: {topics}. Remove them, or add them."
+                    yield (
+                        f"{_alias(name)} names topics that the query does not subscribe to: {topics}. Remove these topics from "
+                        "the option, or subscribe to them."
+                    )
         if self.subscribe_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
             internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.subscribe_pattern, topic)]
             if internal:
@@ -395,7 +399,7 @@ class Options(QueryOptions):
         if self.commit_offsets and (self.min_partitions or self.max_records_per_partition):
             yield (
                 "commitOffsets=true cannot be combined with minPartitions or maxRecordsPerPartition, because the task that "
-                "commits a partition's offset must have read all of the partition: remove these two."
+                "commits a partition's offset must have read all of the partition: remove those two options."
             )
 
     @property

@@ -10,7 +10,7 @@ from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 
 ASSIGN_REFUSED = (
-    "assign: a consumer group assigns the partitions. Write subscribe with the names of the topics, or read fixed partitions "
+    "assign: a consumer group assigns the partitions. Use subscribe with the topics' names, or read fixed partitions "
     'with Spark\'s own source, format("kafka").'
 )
 
@@ -29,7 +29,7 @@ SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more bro
 
 GROUP_MISSING = (
     "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the group's name. All queries and "
-    "consumers with this name share the topics' partitions."
+    "consumers that use this name share the topics' partitions."
 )
 
 

@@ -54,8 +54,8 @@ def _with_environment(key: str, value: str) -> str:
         return value
     if _MALFORMED.search(_FROM_ENVIRONMENT.sub("", value)):
         raise OptionError(
-            f"{shown_name(key)} refers to an environment variable in the wrong form: write ${{env:NAME}}, where NAME has only "
-            "letters, digits and _."
+            f"{shown_name(key)} refers to an environment variable in the wrong form: write ${{env:NAME}}, where NAME contains "
+            "only letters, digits and _."
         )
     missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
     if missing:

@@ -84,8 +84,8 @@ class SinkOptions(QueryOptions):
         only_here=True,
         shown_default=f"`{DEFAULT_PREFIX}`",
         meaning=(
-            "The prefix of the query's transactional ids and groups, so that you can grant ACLs for this prefix. The query's id "
-            "follows, so several queries can share a prefix. Change it only while the query is waiting for data."
+            "The prefix of the query's transactional ids and groups, so that you can grant ACLs for this prefix. The query's "
+            "id follows the prefix, so several queries can share a prefix. Change it only while the query is waiting for data."
         ),
     )
 
@@ -95,8 +95,8 @@ class SinkOptions(QueryOptions):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of the micro-batch that the error names. Each task writes all of its rows from this micro-batch, "
-            "unless it has already written exactly these rows. No row is missing, but some may be duplicated."
+            "The micro-batch number from the error message. Each task writes all of its rows from this micro-batch, unless it "
+            "has already written exactly these rows. No row is missing, but some may be duplicated."
         ),
     )
 
@@ -106,7 +106,7 @@ class SinkOptions(QueryOptions):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of the micro-batch that the error names. No task writes any more of this micro-batch's rows, and rows "
+            "The micro-batch number from the error message. No task writes any more of this micro-batch's rows, and rows "
             "that were already written remain in the topic. No row is duplicated, but some may be missing."
         ),
     )

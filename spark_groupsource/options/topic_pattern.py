@@ -60,7 +60,7 @@ def parse_topic_pattern(text: str) -> str:
     if not pattern:
         raise ValueError("a regular expression that matches a topic's whole name is expected")
     if not pattern.isascii():
-        raise ValueError("topic names have only ASCII letters, digits, '.', '_' and '-'")
+        raise ValueError("topic names contain only ASCII letters, digits, '.', '_' and '-'")
     within, at = f"({pattern}", 0
     while at < len(within):
         piece = _READ_ALIKE.match(within, at)

@@ -99,8 +99,8 @@ def topic_names(text: str) -> tuple[str, ...]:
     for topic in topics:
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise ValueError(
-                f"{topic!r} is not a valid topic name: topic names have only letters, digits, '.', '_' and '-'. For a regular "
-                "expression, use subscribePattern"
+                f"{topic!r} is not a valid topic name: topic names contain only letters, digits, '.', '_' and '-'. For a "
+                "regular expression, use subscribePattern"
             )
     return topics
 

@@ -111,7 +111,7 @@ class AssignmentWait:
         if self._clock() - self._seen_at < REBALANCE_S:
             return False
         log.warning(
-            "the group has taken all partitions from this run, so it is ending now. Their new owners or the next run will read "
-            "the rest",
+            "the group has taken all partitions from this run, so it is ending now. The partitions' new owners or the next run "
+            "will read the rest",
         )
         return True

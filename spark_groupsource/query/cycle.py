@@ -224,7 +224,8 @@ class Cycle:
         """
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(
-                f"The checkpoint has offsets from two streams, {start.stream} and {end.stream}, because it was edited or merged."
+                f"The checkpoint contains offsets from two streams, {start.stream} and {end.stream}, because it was edited or "
+                "merged."
             )
         # Spark always runs batch 0. Without records, the batch's end is the offset before the first plan (-1).
         self.session.begin_call()
@@ -330,8 +331,8 @@ class Cycle:
         self._warned_of_claims = True
         log.warning(
             "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. If a "
-            "partition moves during that time, it is released with its claim unconfirmed, and other clients in the group will "
-            "read the range again. Use smaller micro-batches, or raise handoff.drainTimeout",
+            "partition has to move during such a time, it will be released with its claim unconfirmed, and other clients in "
+            "the group will read the range again. Use smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,
         )

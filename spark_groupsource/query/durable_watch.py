@@ -303,10 +303,10 @@ class DurableWatch:
             if claim.made and not self._can_notice and self._clock() - claim.at > UNREPORTED_S:
                 self._pause_s = LONGEST_PAUSE_S
                 self._warn_once(
-                    "checkpointLocation = %s (set on the reader) has no micro-batch from this query. Check that the writer uses "
-                    "the same location; without a scheme, it is a path on this machine. Until then, a micro-batch's claims are "
-                    "confirmed when the driver's program reports the micro-batch as finished (spark_groupsource.register), or "
-                    "at the next trigger",
+                    "checkpointLocation = %s (set on the reader) contains no micro-batch from this query. Check that the "
+                    "writer uses the same location; without a scheme, it is a path on this machine. Until then, a "
+                    "micro-batch's claims are confirmed when the driver's program reports the micro-batch as finished "
+                    "(spark_groupsource.register), or at the next trigger",
                     self._location,
                 )
             return False
@@ -335,10 +335,10 @@ class DurableWatch:
             self._suspected = None
             self._warn_once(
                 "the claims of a micro-batch stayed unconfirmed for %.0f s, until the next trigger, because the source was not "
-                "told earlier that Spark had finished it. Until claims are confirmed, their records count as lag, and their "
-                "partitions have to wait before they can move. If the query stops, other clients in the group read the records "
-                "again. Call spark_groupsource.register(spark) in the program that starts the query, or set the reader's "
-                "checkpointLocation option to the same value as the writer's",
+                "told earlier that Spark had finished the micro-batch. Until claims are confirmed, their records count as lag, "
+                "and their partitions have to wait before they can move. If the query stops, other clients in the group will "
+                "read the records again. Call spark_groupsource.register(spark) in the program that starts the query, or set "
+                "the reader's checkpointLocation option to the same value as the writer's",
                 open_s,
             )
 

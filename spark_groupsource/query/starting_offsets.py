@@ -77,8 +77,8 @@ class StartingOffsets:
         else:
             unanswered = sorted(asked.keys() - found.keys())
             log.warning(
-                "the leaders of %d partitions do not answer: %s. The query will look up these partitions' starting offsets once "
-                "the leaders answer",
+                "the leaders of %d partitions are not answering: %s. The query will look up these partitions' starting offsets "
+                "once the leaders answer",
                 len(unanswered),
                 listed(unanswered, 20),
             )

@@ -49,7 +49,7 @@ def without_refused(
             log.warning(
                 "the last micro-batch of stream %s leaves out %s: the query no longer subscribes to the topic, and cannot read "
                 "the group's records for it. If the micro-batch had claimed the ranges, their records are missing from the "
-                "output unless they had already reached it. %s",
+                "output unless those records had already reached it. %s",
                 stream.name,
                 with_ranges(stream, partitions),
                 error,

@@ -83,12 +83,12 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     if PARTITION in by_name:
         partitions = by_name[PARTITION]
         if (pc.min(partitions).as_py() or 0) < 0:
-            raise RecordRefused("A row has a negative partition. Write null to have the partition chosen by the key.")
+            raise RecordRefused("A row has a negative partition. Write null to let the key choose the partition.")
         by_name[PARTITION] = pc.fill_null(partitions, ANY_PARTITION)
     if HEADERS in by_name:
         keys = by_name[HEADERS].flatten().flatten()[0]
         if keys.null_count:
-            raise RecordRefused("A row has a header whose key is null. Kafka does not allow that: leave out such headers.")
+            raise RecordRefused("A row has a header whose key is null. Kafka does not allow that: remove such headers.")
         by_name[HEADERS] = _plain_headers(by_name[HEADERS])
     for name in (KEY, VALUE):
         if name in by_name:

@@ -106,8 +106,8 @@ _ADVICE: Mapping[int, str] = {
         "smaller than both, a batch of rows was too large: set kafka.batch.size to the topic's max.message.bytes."
     ),
     KafkaError.INVALID_RECORD: (
-        "Usually this is a row without a key in a topic with cleanup.policy=compact. Give each row a key, filter out such rows, "
-        "or choose another topic."
+        "Usually the cause is a row without a key in a topic with cleanup.policy=compact. Give each row a key, filter out such "
+        "rows, or choose another topic."
     ),
     KafkaError.INVALID_TIMESTAMP: (
         "The executor's and the brokers' clocks differ by more than the topic allows (message.timestamp.before.max.ms, "
@@ -136,7 +136,7 @@ _TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
     BrokerUnavailable: (
         "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier attempt of the task "
-        "has left a transaction open, which is aborted after kafka.transaction.timeout.ms (120 s by default)."
+        "may have left a transaction open, which the brokers will abort after kafka.transaction.timeout.ms (120 s by default)."
     ),
 }
 """Advice for a failed request to read or commit a token."""
@@ -152,7 +152,7 @@ _CHECK: Mapping[type[GroupKafkaError], str] = {
 _FENCED_ADVICE = (
     "Another attempt of this task has started, or a second query uses the same checkpoint or a copy of it, and has taken over "
     "the transactional id. Or the transaction took longer than kafka.transaction.timeout.ms. This attempt's rows are aborted, "
-    "and `read_committed` consumers never see them. Stop the second query, or raise that timeout."
+    "and `read_committed` consumers will never see them. Stop the second query, or raise that timeout."
 )
 
 

@@ -191,8 +191,8 @@ class PureProducer:
             if any("\0" in name for name, _ in row.headers):
                 # confluent-kafka would silently truncate the key at the NUL.
                 raise RecordRefused(
-                    "A row has a header whose key contains a NUL, which only the native producer can write. Install the package "
-                    "with its native library on the executors, or leave out such headers."
+                    "A row has a header whose key contains a NUL, which only the native producer can write. Install the "
+                    "package with its native library on the executors, or remove such headers."
                 )
             # The message in a delivery report has no headers, so pass their size along.
             more = {"headers": row.headers, "on_delivery": partial(self._reported, in_headers=_in_headers(row.headers))}

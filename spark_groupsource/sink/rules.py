@@ -150,7 +150,7 @@ def plan_task(
         # The name was changed and then changed back, and in between, part of this micro-batch was written under the other name.
         raise _written_elsewhere(task, batch, elsewhere or ())
     elif token is None and driver is not None and driver.wrote is not None and number in driver.wrote:
-        raise _unknown(task, batch, f"This task's offset has expired, and those of other tasks may have expired, too. {_EXPIRY}")
+        raise _unknown(task, batch, f"This task's offset has expired, and other tasks' offsets may have expired, too. {_EXPIRY}")
     return Plan(write=True)
 
 
@@ -202,8 +202,8 @@ def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
         "checkpoint was restored from an older copy, or a second driver is using it, or a copy of it. This task has written "
         "nothing. Choose:\n"
         "  - Start the query from its latest checkpoint. No row is missing or duplicated.\n"
-        f"  - Set another transactionalIdPrefix together with rewriteBatch={batch}. The query then writes everything after this "
-        f"checkpoint again. No row is missing, but rows of micro-batches {batch} to {newest} may be duplicated."
+        f"  - Set another transactionalIdPrefix together with rewriteBatch={batch}. The query then rewrites everything after "
+        f"this checkpoint. No row is missing, but rows of micro-batches {batch} to {newest} may be duplicated."
     )
 
 
@@ -212,8 +212,8 @@ def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> Wri
     part = "all" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "part"
     return WrittenElsewhere(
         f"{task}: the query is about to write micro-batch {batch}, but {part} of it, {rows} rows, was written with {places}. "
-        "transactionalIdPrefix or topic was changed while this micro-batch was half written. This task has written nothing. "
-        "Choose:\n"
+        "transactionalIdPrefix or topic was changed while this micro-batch was only partly written. This task has written "
+        "nothing. Choose:\n"
         "  - Start the query with its old prefix and topic. Once this micro-batch is finished, stop the query and change them. "
         "No row is missing or duplicated.\n"
         f"  - rewriteBatch={batch}: all rows of the micro-batch are written. No row is missing, but {rows} rows are "
@@ -253,17 +253,17 @@ def check_elsewhere_again(
             f"micro-batch {batch} may be duplicated. Choose:\n"
             "  - Start the query from its latest checkpoint, with the earlier transactionalIdPrefix and topic. No other row is "
             "missing or duplicated.\n"
-            f"  - rewriteBatch={batch}: the query continues from this checkpoint, and writes everything after it again. No row "
-            f"is missing, but rows of micro-batches {batch} to {newest} may be duplicated."
+            f"  - rewriteBatch={batch}: the query continues from this checkpoint, and rewrites everything after it. No row is "
+            f"missing, but rows of micro-batches {batch} to {newest} may be duplicated."
         )
     if not any(place.newest == batch for place in elsewhere):
         return
     rows, places = _rows_elsewhere(batch, elsewhere)
     raise WrittenElsewhere(
         f"{name}: micro-batch {batch} has been written, but {rows} of its rows had been written before, with {places}. "
-        "transactionalIdPrefix or topic was changed while this micro-batch was half written, and the brokers did not list those "
-        f"groups when its tasks looked for them. So up to {rows} rows are duplicated. To continue with the rows that are in the "
-        f"topic, set rewriteBatch={batch} or skipBatch={batch}: neither of them writes or removes anything more."
+        "transactionalIdPrefix or topic was changed while this micro-batch was only partly written, and the brokers did not "
+        f"list those groups when its tasks looked for them. So up to {rows} rows are duplicated. To continue with the rows that "
+        f"are in the topic, set rewriteBatch={batch} or skipBatch={batch}: neither option writes or removes any more rows."
     )
 
 
@@ -307,8 +307,8 @@ def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice
     option = "rewriteBatch" if choice.rewrite == batch else "skipBatch"
     if driver is not None and driver.batch == batch - 1 and not may_be_a_replay(driver, run):
         raise SinkError(
-            f"{option}={batch} is set, but this run has reached micro-batch {batch} without an error that asked for it. Nothing "
-            "of this micro-batch has been written or skipped. Remove the option."
+            f"{option}={batch} is set, but this run has reached micro-batch {batch} without an error that asked for the option. "
+            "Nothing of this micro-batch has been written or skipped. Remove the option."
         )
     if choice.skip == batch == 0 and not begun:
         raise SinkError(
@@ -331,9 +331,9 @@ def check_same(task: str, batch: int, before: Written, now: Written, choice: Cho
     raise ReplayDiffers(
         f"{task}: the topic has {before.rows} rows of micro-batch {batch} from this task, which now has {now.rows} "
         f"rows{' with different content' if before.rows == now.rows else ''}. The query or its input changed while this "
-        "micro-batch was half written: its code or its number of tasks was changed, its results differ on every run, or another "
-        "query has since read one of its ranges (heldClaims=reread). Rows that moved from one task to another may already be "
-        f"duplicated. {_choices(batch, before.rows, now.rows)}"
+        "micro-batch was only partly written: its code or its number of tasks was changed, its results differ on every run, "
+        "or another query has since read one of its ranges (heldClaims=reread). Rows that moved from one task to another may "
+        f"already be duplicated. {_choices(batch, before.rows, now.rows)}"
     )
 
 
@@ -417,8 +417,8 @@ def check_batch(
         earlier = sum(silent[number].written.rows for number in strangers)
         raise ReplayDiffers(
             f"Micro-batch {batch} now has {tasks} tasks with {rows} rows, all of which are written. An earlier attempt wrote "
-            f"{earlier} rows in tasks that have none now ({listed(strangers, 5)}). The query, its number of tasks, or its input "
-            "(heldClaims=reread) changed while this micro-batch was half written. No row is missing, but up to "
+            f"{earlier} rows in tasks that now have none ({listed(strangers, 5)}). The query, its number of tasks, or its input "
+            "(heldClaims=reread) changed while this micro-batch was only partly written. No row is missing, but up to "
             f"{min(earlier, rows)} rows are duplicated. To continue with the rows that are in the topic, set "
             f"rewriteBatch={batch} or skipBatch={batch}: both have the same effect here."
         )

@@ -215,9 +215,10 @@ class TokenStore:
         if refused is not None:
             raise refused
         log.warning(
-            "%s: there is no topic for the offset of micro-batch %d, because the query has not written a row yet, and its "
-            "user is not allowed to describe any topic. Nothing is lost or duplicated, but the first micro-batch with rows will "
-            "fail with BatchUnknown. To avoid that, set the topic option, or grant the user DESCRIBE on a topic.",
+            "%s: the sink cannot commit the offset of micro-batch %d, because it knows of no topic: the query has not written "
+            "a row yet, and its user is not allowed to describe any topic. Nothing is lost or duplicated, but the first "
+            "micro-batch with rows will fail with BatchUnknown. To avoid that, set the topic option, or grant the user "
+            "DESCRIBE on a topic.",
             self._names.driver,
             token.batch,
         )

@@ -89,9 +89,9 @@ def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
         if error.code() not in TOPIC_ERRORS | {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.TOPIC_EXCEPTION}:
             return
     raise TopicNotFound(
-        f"The output topic {topic} does not exist, or was deleted. Nothing has been written to it. Create it, or check its name. "
-        "If it was deleted, the offsets of an exactly-once query were deleted with it. Once the topic exists again, such a "
-        "query fails with BatchUnknown, and you choose between rewriteBatch and skipBatch."
+        f"The output topic {topic} does not exist, or was deleted. Nothing has been written to it. Create it, or check its "
+        "name. If it was deleted, the offsets of an exactly-once query were deleted with it. Once the topic exists again, such "
+        "a query will fail with BatchUnknown, and you will have to choose between rewriteBatch and skipBatch."
     )
 
 
@@ -167,7 +167,7 @@ def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, in
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 found[resource.name] = None
             log.info(
-                "The %s of topic %s is unknown (%s), so batches have at most %d bytes unless kafka.batch.size is set.",
+                "The %s of topic %s is unknown (%s), so batches are limited to %d bytes unless kafka.batch.size is set.",
                 _LIMIT,
                 resource.name,
                 error.str(),

@@ -442,7 +442,7 @@ class _TaskWriter:
                 self._producer.abort_transaction(ABORT_S)
             except KafkaException as refused:
                 log.info(
-                    "%s: failed to abort the transaction, which the next attempt will abort: %s", self._id, refused.args[0].str()
+                    "%s: failed to abort the transaction; the next attempt will abort it: %s", self._id, refused.args[0].str()
                 )
             self._open = False
         return self._committed
@@ -517,7 +517,8 @@ class _TaskWriter:
             log.info("%s: the %d rows of micro-batch %d are already in the topic", self._id, now.rows, batch)
             return Report(skipped=now.rows, topics=topics)
         log.warning(
-            "%s: micro-batch %d is in the topic with %d rows from this task. The task's %d new rows are not written (skipBatch).",
+            "%s: micro-batch %d is already in the topic with %d rows from this task. The task's %d new rows were not written "
+            "(skipBatch).",
             self._id,
             batch,
             earlier.rows,

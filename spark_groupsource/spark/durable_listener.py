@@ -150,14 +150,14 @@ class SharedGroups:
             return
         if earlier.query == later.query:
             log.warning(
-                "Two sources of query %s are members of group %s for the same topics, so each record reaches only one of them. "
+                "Two sources in query %s are members of group %s for the same topics, so each record reaches only one of them. "
                 "If both need all records, give each its own kafka.group.id.",
                 later.name,
                 group,
             )
         else:
             log.warning(
-                "Queries %s and %s of this driver are members of group %s for the same topics, so each record reaches only one "
+                "Queries %s and %s on this driver are members of group %s for the same topics, so each record reaches only one "
                 "of them. If both need all records, give each its own kafka.group.id.",
                 earlier.name,
                 later.name,
@@ -168,7 +168,7 @@ class SharedGroups:
         if source.has_state and self._is_new(source.query):
             log.warning(
                 "Query %s keeps state, and group %s has other members for the same topics. When a partition moves, the state "
-                "for its keys does not move with it, so results become wrong without an error. Give the query its own "
+                "for its keys does not move with it, so the results will be wrong, without an error. Give the query its own "
                 "kafka.group.id (docs/running.md, Stateful queries).",
                 source.name,
                 source.offset["group"],
@@ -225,8 +225,8 @@ class DurableListener(StreamingQueryListener):
             if not self._warned:
                 self._warned = True
                 log.warning(
-                    "finished micro-batches are not reported to the groupkafka source: %s. Their claims stay unconfirmed until "
-                    "the next trigger, unless the reader's checkpointLocation option is set",
+                    "finished micro-batches will not be reported to the groupkafka source: %s. Their claims will stay "
+                    "unconfirmed until the next trigger, unless the reader's checkpointLocation option is set",
                     error,
                 )
         _shared_groups.progressed(progress)
@@ -259,4 +259,6 @@ def listen(spark: SparkSession) -> None:
             spark.conf.set(ADDED, _THIS_PROCESS)  # first, because if Spark refuses it, each call would add another listener
             spark.streams.addListener(DurableListener())
     except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with its own error
-        log.info("this session does not accept a listener, so finished micro-batches are not reported to the source: %s", refused)
+        log.info(
+            "this session does not accept a listener, so finished micro-batches will not be reported to the source: %s", refused
+        )

@@ -173,8 +173,8 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
         return not [stop for stop in stops if stop.warn_of_claims()] and not hanging
     except ReportsUnavailable as error:
         log.warning(
-            "the source cannot be asked to stop reading new records: %s. The queries were stopped as if by query.stop(), so the "
-            "ranges of interrupted micro-batches remain claimed until you restart the queries from their checkpoints",
+            "the source could not be asked to stop reading new records: %s. The queries were stopped as if by query.stop(), so "
+            "the ranges of interrupted micro-batches remain claimed until you restart the queries from their checkpoints",
             error,
         )
         return False
@@ -329,8 +329,9 @@ class _Stop:
                 )
             else:
                 log.warning(
-                    "the source of stream %s has not confirmed its last micro-batch. The micro-batch's rows are written, but its "
-                    "ranges may remain claimed (see `groupkafka claims`). The query will confirm them when you restart it",
+                    "the source of stream %s has not confirmed its last micro-batch. The micro-batch's rows have been written, "
+                    "but its ranges may remain claimed (see `groupkafka claims`). The query will confirm them when you restart "
+                    "it",
                     stream,
                 )
         return bool(may_be_claimed)

@@ -177,7 +177,7 @@ class LagListener(DurableListener):
         try:
             report = read_report(progress["runId"])
         except ReportsUnavailable as unavailable:
-            log.info("cannot read how many rows the sink has written: %s", unavailable)
+            log.info("could not read how many rows the sink has written: %s", unavailable)
             return
         if report is None or report.batch_id != progress["batchId"]:
             return

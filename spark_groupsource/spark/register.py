@@ -67,7 +67,7 @@ def register(spark: SparkSession) -> None:
         # Spark 4.0 refuses a name that it has found among the installed modules; later versions replace it (SPARK-51919).
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (is_here and not has(spark, GroupKafkaDataSource.name())):
             raise
-        log.info("Spark keeps the source that it has found by itself, so tasks run with the Python that found it.")
+        log.info("Spark will use the source that it has found by itself, so tasks will run with the Python that found it.")
 
 
 def is_found(spark: SparkSession, name: str) -> bool:
@@ -90,7 +90,7 @@ def is_found(spark: SparkSession, name: str) -> bool:
         sources = spark._jsparkSession.sessionState().dataSourceManager()
         return bool(sources.lookupDataSource(name).dataSourceCls().pythonExec() == context.pythonExec)
     except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in its own way
-        log.info("cannot find out whether Spark has found %s by itself: %s", name, hidden)
+        log.info("could not find out whether Spark has found %s by itself: %s", name, hidden)
         return False
 
 

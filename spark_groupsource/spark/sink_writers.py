@@ -176,7 +176,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             except ReportsUnavailable as unavailable:
                 log.info("failed to report micro-batch %d to a LagListener: %s", batchId, unavailable)
         if not_written:
-            log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, not_written)
+            log.warning("Micro-batch %d: %d rows were not written (skipBatch).", batchId, not_written)
         log.info(
             "Micro-batch %d: %d rows written, %d already in the topic, by %d tasks. The longest commit took %d ms.",
             batchId,
@@ -198,9 +198,9 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         # Spark does not pass the query here, but a task that has written does. The checkpoint has it, too, if it can be read.
         query = done[0].query if done else query_of_checkpoint(self._checkpoint)
         self._speak_for(query)
-        log.info("Micro-batch %d is aborted; %d of its tasks have not written.", batchId, len(unfinished))
+        log.info("Micro-batch %d was aborted; %d of its tasks had not written their rows.", batchId, len(unfinished))
         if query is None:
-            log.info("Killed workers' transactions stay open until the query is restarted, or until they time out.")
+            log.info("Killed workers' transactions will stay open until the query is restarted, or until they time out.")
             return
         from spark_groupsource.sink.finishing import abort
 

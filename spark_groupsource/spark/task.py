@@ -102,8 +102,8 @@ class TaskReader(PromptlyAcknowledged):
         if is_cut:
             log.warning(
                 "%s: its log was truncated while this task was reading it, so offset %d was not committed for group %s. The "
-                "group's next read will begin at the previous committed offset. It will read everything that the log has by "
-                "then, and may return records that this read has already returned",
+                "group's next read will begin at the previous committed offset. It will read everything that the log contains "
+                "by then, and may return records that this read has already returned",
                 done,
                 partition.commit,
                 group,

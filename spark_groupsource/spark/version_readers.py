@@ -92,8 +92,8 @@ class SparkPosition:
             raise OffsetError(
                 "Spark asked for a micro-batch before it announced where the checkpoint ends, so the micro-batch may not match "
                 "the checkpoint. Nothing was read. Spark before 4.2 does this if "
-                "spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. Unset it. Trigger.AvailableNow then runs one "
-                "micro-batch."
+                "spark.sql.streaming.triggerAvailableNowWrapper.enabled is set. Unset that setting. Trigger.AvailableNow will "
+                "then run one micro-batch."
             )
         self.start = end
         return not only_announces
@@ -126,8 +126,8 @@ class StartlessReader(GroupKafkaStreamReader):
         unread = sum(left_behind(planned, (self._running().report() or {}).get("offsets", {})).values())
         if unread:
             log.warning(
-                "maxOffsetsPerTrigger leaves %d offsets to the micro-batches after the first one of this run. With the triggers "
-                "AvailableNow and Once, Spark before 4.2 runs no further micro-batch, so these offsets wait for the next run. "
-                "To read everything, remove the option.",
+                "maxOffsetsPerTrigger leaves %d offsets to the micro-batches after the first one of this run. With the "
+                "triggers AvailableNow and Once, Spark before 4.2 runs no further micro-batch, so these offsets will wait for "
+                "the next run. To read everything, remove the option.",
                 unread,
             )

@@ -93,10 +93,10 @@ def whole(rows: Iterator[T], ended: Callable[[], bool]) -> Iterator[T]:
     yield from rows
     if not ended():
         raise InputIncomplete(
-            "Spark has cancelled this task before its last row, because the query was stopped, another of its tasks has failed, "
-            "or the executor was removed. With exactly-once, the rows that the task has written are aborted, and "
-            "`read_committed` consumers never see them. You do not need to do anything: Spark reruns the micro-batch, now or "
-            "when the query is restarted."
+            "Spark has cancelled this task before its last row, because the query was stopped, another of its tasks has "
+            "failed, or the executor was removed. With exactly-once, the rows that the task has written are aborted, and "
+            "`read_committed` consumers will never see them. No action is needed: Spark reruns the micro-batch, now or when "
+            "the query is restarted."
         )
 
 

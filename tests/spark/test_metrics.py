@@ -48,7 +48,7 @@ def test_a_running_query_is_scraped_its_port_ends_with_it_and_a_restart_serves_t
 
     message = queries("b", name, **{"metrics.port": str(port)}).start().failure()
     assert "OptionError" in message
-    assert f"metrics.port = {port}: the port is taken" in message
+    assert f"metrics.port = {port}: the port is already in use" in message
     assert scraped_from(url).value("groupkafka_rebalances_total", kind="revoked") == 0, "the second had not joined the group"
 
     pipeline.stop()

@@ -67,7 +67,7 @@ def test_a_query_goes_on_where_sparks_own_source_stopped(
         assert "dry run" in migrate(old, name).output
         done = migrate(old, name, "--execute")
         assert done.exit_code == 0, done.output
-        assert f"added after the checkpoint, so it is read from the beginning: {name}-3" in done.output
+        assert f"added after the checkpoint, so it will be read from the beginning: {name}-3" in done.output
         new.start(processingTime="200 milliseconds").until_rows(500)
     new.until_rows(len(every_offset(cluster, name)) - len(stood_at))
     new.stop()

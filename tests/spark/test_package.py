@@ -179,10 +179,10 @@ def test_a_stream_reads_with_either_reader_in_an_empty_environment(
     package = compiled.parents[1]
     for part in said.split("The stream has ended"):
         (line,) = [line for line in part.splitlines() if "The driver's installation has no native reader: " in line]
-        assert f"its C code is not compiled in {package}, " in line
+        assert f"its C code has not been compiled in {package}, " in line
         assert "install the spark-groupsource wheel" in line
     (line,) = {line.partition("WARNING ")[2] for line in said.splitlines() if "by the pure Python reader" in line}
-    assert f"its C code is not compiled in {package}" in line
+    assert f"its C code has not been compiled in {package}" in line
     assert "To use the native reader: install the spark-groupsource wheel" in line
 
 

@@ -73,7 +73,7 @@ def test_a_frame_that_is_written_twice_is_worth_one_warning_and_strangers_are_wo
     second.stop()
     write(frame, "second")  # again, on its checkpoint
     group = f"group-of-{name}"
-    assert said() == [f"Queries first and second of this driver are members of group {group} for the same topics, so {ONLY_ONE}"]
+    assert said() == [f"Queries first and second on this driver are members of group {group} for the same topics, so {ONLY_ONE}"]
 
 
 def test_a_query_that_takes_the_place_of_another_one_shares_nothing_with_it(
@@ -98,7 +98,7 @@ def test_a_union_of_two_loads_of_one_group_is_worth_one_warning(
     assert len(query.recentProgress) == 1
     produce(name, [RECORD] * 40)
     until(lambda: len(query.recentProgress) > 1, "another micro-batch")
-    assert said() == [f"Two sources of query both are members of group group-of-{name} for the same topics, so {ONLY_ONE}"]
+    assert said() == [f"Two sources in query both are members of group group-of-{name} for the same topics, so {ONLY_ONE}"]
 
 
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])

@@ -59,7 +59,7 @@ _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold r
     metavar="FILE",
     help="The source's options as a Java properties file: kafka.group.id=orders, one option per line.",
 )
-@click.option("--sink", "writes", is_flag=True, help="The file has the sink's options (writeStream), not the source's.")
+@click.option("--sink", "writes", is_flag=True, help="The file contains the sink's options (writeStream), not the source's.")
 @json_option
 def check(conf: Path, writes: bool, as_json: bool) -> None:
     """Test a query's options against the brokers, and report what is wrong and what to do.

@@ -57,7 +57,7 @@ def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
     """Report files in the settings that cannot be read. librdkafka would report a missing file only as a TLS failure."""
     for name, value in sorted(kafka.items()):
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
-            text = f"{value}: there is no such file, or this user is not allowed to read it (librdkafka's setting {name})."
+            text = f"{value}: there is no such file, or this user is not allowed to read it (librdkafka setting {name})."
             yield error("options", f"{text} The driver and each executor need the file at this path.")
 
 
@@ -134,11 +134,13 @@ def judge_visibility(read: str, visibilities: Sequence[Visibility], topic: str) 
     if hidden:
         return warning(
             "isolation",
-            f"{read}: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. read_committed consumers read "
-            "them when the transactions commit or abort. To see which tasks may have them open, and how to close them: "
-            f"groupkafka transactions --topic {topic}.",
+            f"{read}: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. read_committed consumers "
+            "cannot read these offsets until the transactions commit or abort. To see which tasks may have these transactions "
+            f"open, and how to close them, run: groupkafka transactions --topic {topic}.",
         )
     if silent := [visible.partition for visible in visibilities if visible.hidden is None]:
-        text = f"{read}: the leaders of {listed(silent)} did not answer, so it is unknown whether open transactions block reading"
+        text = (
+            f"{read}: the leaders of {listed(silent)} did not answer, so it is not known whether open transactions block reading"
+        )
         return warning("isolation", text)
     return ok("isolation", f"{read}: no open transaction blocks reading")

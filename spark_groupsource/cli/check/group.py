@@ -65,8 +65,8 @@ def describe_group(source: Source) -> Iterator[Finding]:
         commits = sum(view.commit is not None for view in group.partitions)
         state = f"{group.state}, {count(len(group.members), 'member')}, committed offsets for {count(commits, 'partition')}"
     if lacks("READ", allowed):
-        raise NotAuthorized(f"{name}: this user may describe it, but not join it. {_NO_ACL}")
-    may = "joining it is allowed" if allowed is not None else "the broker does not report whether joining it is allowed"
+        raise NotAuthorized(f"{name}: this user may describe this group, but not join it. {_NO_ACL}")
+    may = "this user may join it" if allowed is not None else "the broker does not report whether this user may join it"
     yield ok("group", f"{name}: {state}; {may}")
 
 
@@ -101,7 +101,7 @@ def _judge_as_consumer(compared: str, group: GroupView) -> Finding:
     return warning(
         "assignor",
         f"{compared}. This member would move the group to the new protocol while the others still use the classic one. If you "
-        "want that, restart them one by one with kafka.group.protocol=consumer. If not, set kafka.group.protocol=classic.",
+        "want that, restart the others one by one with kafka.group.protocol=consumer. If not, set kafka.group.protocol=classic.",
     )
 
 
@@ -121,9 +121,9 @@ def _judge_as_classic(compared: str, ours: str, group: GroupView) -> Finding:
     if group.assignor == "range" and COOPERATIVE in offered:
         return warning(
             "assignor",
-            f"{compared}. The group accepts this member only if all others offer {COOPERATIVE} too. Java consumers offer it by "
-            f"default (range, {COOPERATIVE}). librdkafka clients and Spark queries that use range do not. If any of them is a "
-            f"member, {advice}",
+            f"{compared}. The group accepts this member only if all other members offer {COOPERATIVE} too. Java consumers offer "
+            f"it by default (range, {COOPERATIVE}). librdkafka clients and Spark queries that use range do not. If any of those "
+            f"is a member, {advice}",
         )
     return error(
         "assignor",
@@ -141,13 +141,13 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
         yield ok("instance id", f"kafka.group.instance.id={name}: no member uses it")
         return
     if source.options.group_protocol == "classic":
-        becomes = "a query that starts with this id takes its place, and the other query fails"
+        becomes = "a query that starts with this id will take its place, and the other query will fail"
     else:
-        becomes = "a query that starts with this id is rejected until that member has left or its session has timed out"
+        becomes = "a query that starts with this id will be rejected until that member has left or its session has timed out"
     yield warning(
         "instance id",
-        f"kafka.group.instance.id={name}: a member at {users[0].host} uses it; {becomes}. Unless that member is the query that "
-        "you are about to restart, choose another id.",
+        f"kafka.group.instance.id={name}: a member at {users[0].host} is using it; {becomes}. Unless that member is the query "
+        "that you are about to restart, choose another id.",
     )
 
 
@@ -182,8 +182,11 @@ def ask_for_protocol(source: Source) -> Iterator[Finding]:
         return
     refusal = refusal_of(source.options)
     if refusal is None:
-        text = f"the coordinator did not answer within {CHECK_STEP_S:.0f} s, so it is unknown whether it supports the protocol."
-        advice = "Kafka has had kafka.group.protocol=consumer (KIP-848) since 4.0. Run this check again, or set it to classic."
+        text = f"the coordinator did not answer within {CHECK_STEP_S:.0f} s, so it is not known whether it supports the protocol."
+        advice = (
+            "Kafka has supported kafka.group.protocol=consumer (KIP-848) since 4.0. Run this check again, or set the option "
+            "to classic."
+        )
         yield warning("protocol", f"{text} {advice}")
     elif _is_one_of(refusal, {KafkaError.UNSUPPORTED_ASSIGNOR}):
         yield ok("protocol", "the brokers support kafka.group.protocol=consumer (KIP-848)")
@@ -290,7 +293,7 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
     if not with_commit:
         return
     period = str(timedelta(minutes=minutes)).removesuffix(", 0:00:00")
-    kept = f"the group's committed offsets are kept for {period} without members ({RETENTION})"
+    kept = f"the group's committed offsets expire after {period} without members ({RETENTION})"
     if source.group.members:
         yield ok("retention", f"{kept}; the group has members")
         return
@@ -308,7 +311,7 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
         return
     yield warning(
         "retention",
-        f"{kept}. The group has no members, and has read nothing that was written within this time, in {unread[0]} for example. "
-        "The brokers may delete the offsets at any time. A query with a new checkpoint then starts at startingOffsets, and held "
-        f"ranges are skipped. Start the query now, or raise {RETENTION}.",
+        f"{kept}. The group has no members, and has read nothing that was written within this time, for example in {unread[0]}. "
+        "The brokers may delete the offsets at any time. After that, a query with a new checkpoint will start at "
+        f"startingOffsets, and held ranges will be skipped. Start the query now, or raise {RETENTION}.",
     )

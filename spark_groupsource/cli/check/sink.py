@@ -89,12 +89,12 @@ def compare_batch_size(sink: Sink) -> Iterator[Finding]:
     size = int(with_batch_size(producer, [topic])[SETTING])
     if limit is not None:
         row = min(limit, int(producer["message.max.bytes"]))
-        batches = f"max.message.bytes is {limit}, so batches of rows have at most {size} bytes"
-        yield ok("batches", f"{topic}: {batches}. A row may have about {row} bytes")
+        batches = f"max.message.bytes is {limit}, so batches of rows are limited to {size} bytes"
+        yield ok("batches", f"{topic}: {batches}. A row can be up to about {row} bytes long")
         return
     text = (
         f"{topic}: its max.message.bytes is unknown, because reading it requires the DESCRIBE_CONFIGS ACL on the topic. So "
-        f"batches of rows have at most {size} bytes"
+        f"batches of rows are limited to {size} bytes"
     )
     if SETTING in producer:
         yield warning(
@@ -135,7 +135,7 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
     except KafkaException as refused:
         raise failure(refused.args[0], f"acquiring the transactional id {sink.name}", errors) from None
     timeout = settings["transaction.timeout.ms"]
-    yield ok("transaction", f"{sink.name}: may be used, and a transaction may be open for {timeout} ms")
+    yield ok("transaction", f"{sink.name}: may be used, and a transaction may stay open for {timeout} ms")
 
 
 def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:

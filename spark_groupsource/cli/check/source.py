@@ -44,7 +44,7 @@ LAST_OFFSETS = 100
 """How many offsets at the end of a partition are read to test the settings."""
 
 OTHERWISE = """\
-Until that is corrected, the claims of a finished micro-batch are confirmed only at the next trigger, and its records count as \
+Until this is fixed, a finished micro-batch's claims will be confirmed only at the next trigger, and its records will count as \
 lag until then, unless the driver's program calls spark_groupsource.register."""
 
 READABLE_BY_DRIVER = "The driver's machine must be able to read this location."
@@ -148,7 +148,7 @@ def judge_checkpoint(options: Options, location: str, shown: str) -> Finding:
         files = CheckpointFiles(location)
         logged = files.batches("offsets")
         if not logged:
-            return ok("checkpoint", f"{shown}: has no micro-batch yet (offsets folder), as before a query's first start")
+            return ok("checkpoint", f"{shown}: its offsets folder has no micro-batch yet, as before a query's first start")
         newest = max(logged)
         offsets = offsets_by_stream(source_lines(files.read(f"offsets/{newest}")).values())
         state = "is finished" if files.exists(f"commits/{newest}") else "is not finished"
@@ -157,7 +157,7 @@ def judge_checkpoint(options: Options, location: str, shown: str) -> Finding:
         return warning("checkpoint", f"{named} {str(unreadable).rstrip('.')}. {OTHERWISE} {READABLE_BY_DRIVER}")
     if not offsets:
         text = f"micro-batch {newest} has no offset from this source, so the checkpoint belongs to another query. {OTHERWISE}"
-        return warning("checkpoint", f"{shown}: {text} Set it to the writer's checkpointLocation.")
+        return warning("checkpoint", f"{shown}: {text} Set the option to the writer's checkpointLocation.")
     streams, refusals = [], []
     for stream, offset in offsets.items():
         try:
@@ -245,12 +245,12 @@ def judge_start(
         to_read = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
         places = _places(options, continuing, len(records))
         number = count(len(records), "partition")
-        yield ok("start", f"{number}: a query with a new checkpoint starts {places}; {to_read} offsets to read")
+        yield ok("start", f"{number}: a query with a new checkpoint would start {places}; {to_read} offsets to read")
     if silent:
         yield error(
             "start",
             f"The leader does not return the offsets of {listed(silent)}, so these partitions cannot be read. Check that each "
-            "broker is running, and that driver and executors can connect to its advertised.listeners.",
+            "broker is running, and that the driver and the executors can connect to its advertised.listeners.",
         )
     if losses:
         yield _judge_losses(options, losses)
@@ -259,8 +259,8 @@ def judge_start(
 def _places(options: Options, continuing: int, total: int) -> str:
     position = options.stream_start
     start = f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as set by {position.option}"
-    at_commits = [f"{continuing} at the group's commits"] if continuing else []
-    at_start = [f"{total - continuing} without a commit {start}"] if total > continuing else []
+    at_commits = [f"{continuing} at the group's committed offsets"] if continuing else []
+    at_start = [f"{total - continuing} without a committed offset {start}"] if total > continuing else []
     return " and ".join([*at_commits, *at_start])
 
 
@@ -281,13 +281,13 @@ def fetch_records(source: Source) -> Iterator[Finding]:
     reader = "the native reader" if why_unavailable() is None else "the pure Python reader"
     last = last_offsets(source.logs)
     if last is None:
-        yield ok("fetch", f"all partitions are empty, so there is no record to read; a query would use {reader}")
+        yield ok("fetch", f"all partitions are empty, so there are no records to read; a query would use {reader}")
         return
     settings = source.options.fetch_settings()
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
     with closing(fetch(last, settings)) as batches:
         rows = next((batch.num_rows for batch in batches), 0)
-    yield ok("fetch", f"{reader} has read {rows} records from {last}" if rows else f"{reader} has found no record in {last}")
+    yield ok("fetch", f"{reader} read {rows} records from {last}" if rows else f"{reader} found no record in {last}")
 
 
 def last_offsets(logs: LogState) -> FetchRange | None:
@@ -325,7 +325,7 @@ def list_claims(source: Source) -> Iterator[Finding]:
     if held:
         listing = listed(f"{claimed.partition} {claimed.claim.range} of stream {claimed.claim.stream}" for claimed in held)
         text = f"held for queries that stopped before they confirmed them: {listing}. A query with a new checkpoint"
-        yield warning("claims", f"{text} {_fate(source.options)}. Details: groupkafka claims.")
+        yield warning("claims", f"{text} {_fate(source.options)}. For details, run: groupkafka claims.")
     elif ranges:
         yield ok("claims", f"{total(ranges).in_flight} offsets are in flight in running queries; nothing is held")
     else:
@@ -337,6 +337,8 @@ def _fate(options: Options) -> str:
     """Return what a query with a new checkpoint does with held ranges, according to heldClaims."""
     policy = options.held_claims_choice()
     if policy.reread_after_s is None:
-        return "continues without them; only the query that claimed them reads them, after you restart it (heldClaims=hold)"
+        return (
+            "will continue without them; only the query that claimed them will read them, once you restart it (heldClaims=hold)"
+        )
     later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""
-    return f"reads them{later}; records may be duplicated (heldClaims)"
+    return f"will read them{later}; records may be duplicated (heldClaims)"

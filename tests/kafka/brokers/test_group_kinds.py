@@ -46,7 +46,7 @@ def test_every_command_names_the_kind(filled: Filled, cluster: Cluster, kind: Ki
         said = said_by(command, cluster, group, *more)
         assert f"The group '{group}' is a " in said
         assert kind.kind in said
-        assert "Set kafka.group.id to a name that no other kind of group has." in said
+        assert "Set kafka.group.id to a name that no other kind of group uses." in said
     assert GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).offsets(group) == {}
 
 

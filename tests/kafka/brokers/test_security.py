@@ -156,13 +156,13 @@ def without_tls(secured: Secured) -> dict[str, str]:
 REFUSED: dict[str, tuple[Callable[[Secured], dict[str, str]], str]] = {
     "a token of somebody else": (
         lambda secured: {**secured.login("oauth_cb"), "kafka.oauth_cb": "tests.support.tokens:forged"},
-        "with OAUTHBEARER, the token",
+        "with OAUTHBEARER, check the token",
     ),
     "an unknown authority": (
         lambda secured: {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")},
         "kafka.ssl.truststore",
     ),
-    "a name that is not in the certificate": (at_another_name, "has the host name that is in kafka.bootstrap.servers"),
+    "a name that is not in the certificate": (at_another_name, "contains the host name that is in kafka.bootstrap.servers"),
     "no client certificate where one is needed": (Secured.tls, "kafka.ssl.keystore"),
     "a mechanism that the listener does not have": (without_tls, "kafka.sasl.mechanism"),
 }

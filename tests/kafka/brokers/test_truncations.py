@@ -86,7 +86,7 @@ def test_a_partition_that_does_not_answer_is_unknown(
     monkeypatch.setattr(module, "ASK_AGAIN_S", 0.0)
     asked = {known: (10, 0), missing: (10, 0)}, {known: 10, missing: 10}, {known: 1, missing: 1}
     assert truncations.below(*asked) == Validated({}, frozenset({missing}))
-    with pytest.raises(BrokerUnavailable, match=f"The leader of {missing} has not answered for [5-9] s, so it is unknown"):
+    with pytest.raises(BrokerUnavailable, match=f"The leader of {missing} has not answered for [5-9] s, so it is not known"):
         truncations.below(*asked)
-    silent = f"the leaders of {missing} do not answer whether their logs still have the records that the query has read"
+    silent = f"the leaders of {missing} have not confirmed that their logs still contain the records that the query has read"
     assert silent in caplog.text

@@ -124,7 +124,7 @@ def test_a_reader_with_the_id_in_its_groups_name_stays(query: Query, cluster: Cl
     assert done.exit_code == 0, done.output
     assert groups(query) == sorted(readers)
     for group in readers:
-        line = f"not deleted, because it holds offsets that the sink did not write: {group}\n"
+        line = f"not deleted, because it contains offsets that the sink did not write: {group}\n"
         assert line.replace("\x1b", "\\x1b") in done.output
 
 
@@ -134,7 +134,7 @@ def test_a_group_with_a_member_is_refused(query: Query, cluster: Cluster) -> Non
     before = groups(written(query))
     with joined(cluster, query.names.task(0), query.topic, 2):
         refused = run_command(query, "--execute")
-        with pytest.raises(GroupActive, match="it was not deleted"):
+        with pytest.raises(GroupActive, match="the group was not deleted"):
             GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).delete(query.names.task(0))
     assert refused.exit_code == 1
     assert f"The group {query.names.task(0)} has 1 member" in refused.output

@@ -100,7 +100,7 @@ def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_f
     (line,) = [line for line in shown.output.splitlines() if "[0, 10)" in line]
     assert line.startswith(f"  {name}-0 [0, 10) 10 offsets, held: stream {a.done.stream}, since ")
     assert re.search(r" \(\d min ago\); 4 finished records above it count as lag$", line)
-    assert "What to do about a held range: groupkafka claims" in shown.output
+    assert "To see what to do about a held range, run: groupkafka claims" in shown.output
     output = json.loads(describe(f"group-of-{name}", "--json").output)
     assert output["finished_lag"] == 4
     (one,) = output["partitions"]

@@ -99,7 +99,7 @@ def test_offsets_of_another_log_and_topics_without_a_commit_are_refused(filled: 
     commit_as_another_client(cluster, group, name, earlier.offset, earlier.metadata())
     recreated = leave(group)
     assert recreated.exit_code == 1
-    assert f"{name}-0: offset 4 of another topic with this name" in recreated.output
+    assert f"{name}-0: offset 4 is from another topic with this name" in recreated.output
     assert "startingOffsets" not in recreated.output
     missing = leave(group, "--topic", "no-such-topic")
     assert missing.exit_code == 1

@@ -112,7 +112,7 @@ def test_a_partition_that_was_added_starts_at_its_beginning(
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
     until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 2, "2 partitions")
     done = migrate(name, folder, "--execute")
-    assert f"added after the checkpoint, so it is read from the beginning: {name}-1" in done.output
+    assert f"added after the checkpoint, so it will be read from the beginning: {name}-1" in done.output
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4, 1: 0}
 
 

@@ -103,7 +103,7 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     [
         (
             OPENED.metadata(),
-            "process 4711 on host-7 may have a transaction open, since 2025-11-21T16:59:50Z",
+            "process 4711 on host-7 may have had a transaction open since 2025-11-21T16:59:50Z",
             {"open": True, "run": RUN, "since": "2025-11-21T16:59:50Z", "host": "host-7", "pid": 4711},
         ),
         (

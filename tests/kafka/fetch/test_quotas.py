@@ -73,7 +73,7 @@ def test_a_batch_that_the_quota_never_allows_is_an_error_which_names_the_quota(
     produce(name, [(None, b"." * 500_000)])
     limit_fetches(cluster.bootstrap_servers, name, 10_000)
     what, how = FetchRange(name, 0, 0, 1), using({"client.id": name}, poll_timeout_ms=5_000)
-    with pytest.raises(BrokerError, match="no progress for 5000 ms, because the brokers throttle this client"):
+    with pytest.raises(BrokerError, match="no progress for 5000 ms, because the brokers are throttling this client"):
         offsets(read, what, how)
     limit_fetches(cluster.bootstrap_servers, name, 1_000_000)
     assert offsets(read, what, using({"client.id": name})) == [0]

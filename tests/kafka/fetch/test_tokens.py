@@ -92,7 +92,7 @@ def test_a_function_that_fails_later_is_a_warning_and_the_task_fails_when_the_la
     until(lambda: time.time() > expired_at, "the last tokens to expire")
 
     for task in tasks:
-        with pytest.raises(AuthenticationFailed, match="with OAUTHBEARER, the token"):
+        with pytest.raises(AuthenticationFailed, match="with OAUTHBEARER, check the token"):
             list(task)
     for read in READERS:
         assert len(offsets(read, replace(large, end=12), how)) == 2, "the next task gets a consumer and a token of its own"

@@ -77,7 +77,7 @@ def test_a_session_that_the_brokers_refuse(strict: Mapping[str, str], query: Mak
     error = refused(query("short", **short))
     assert "INVALID_SESSION_TIMEOUT" in error
     assert "kafka.session.timeout.ms" in error
-    assert "`groupkafka check` shows them" in error
+    assert "`groupkafka check` shows both limits" in error
     file = tmp_path / "query.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in {**short, "kafka.group.id": "short"}.items()))
     checked = CliRunner().invoke(main, ["check", "--conf", str(file)])

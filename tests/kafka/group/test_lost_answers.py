@@ -129,7 +129,7 @@ def test_a_query_that_did_not_hear_that_partitions_are_asked_back_joins_again_an
     assert proxy.forgot
     assert not owned(keeper) & owned(newcomer)
     (warning,) = warnings_in(caplog)
-    assert "which is assigned to others" in warning
+    assert "which is assigned to other members" in warning
     # All is still claimed: by the keeper where it reads on, and for it where the newcomer does.
     until(lambda: all(record.unconfirmed for record in records(client, filled).values()), "every claim is kept")
     held = records(client, filled)

@@ -121,7 +121,7 @@ def test_a_group_with_the_default_assignor_moves_while_no_member_runs_and_moves_
 ) -> None:
     moving = group()
     newcomer = query(moving.name, **CONSUMER)
-    steps = "Stop all members of the group, and then start them with kafka.group.protocol=consumer"
+    steps = "Stop all members of the group, then start them with kafka.group.protocol=consumer"
     error = refusal(newcomer)
     assert "GROUP_ID_NOT_FOUND" in error
     assert steps in error

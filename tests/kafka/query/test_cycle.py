@@ -193,7 +193,9 @@ def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_str
     until(a.plan, "the partition")
     commits = a.session.ledger._commits
     partition = next(iter(a.positions))
-    with pytest.raises(CommitRefused, match=rf"{name}-0: its commit record has \d+ bytes, .* stream-that-never-came-back-099"):
+    with pytest.raises(
+        CommitRefused, match=rf"{name}-0: its commit record is \d+ bytes long, .* stream-that-never-came-back-099"
+    ):
         a.session.member.call(lambda: commits.commit({partition: longer}))
 
 

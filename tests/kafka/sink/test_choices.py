@@ -134,7 +134,7 @@ def test_rows_that_have_moved_to_another_task(query: Query, option: str, tasks: 
         query.run(earlier, [["0"], ["1"]], run=RUN)
     had = 1 if len(tasks) == 1 else 0
     query.write(batch, ["a", "b"] if had == 0 else ["b"], had)
-    with pytest.raises(ReplayDiffers, match=r"(?s)An earlier attempt wrote . rows in.*tasks that have none now") as refused:
+    with pytest.raises(ReplayDiffers, match=r"(?s)An earlier attempt wrote . rows in.*tasks that now have none") as refused:
         query.run(batch, tasks)
     there_now = there(query)
     assert there_now["a"] >= 1

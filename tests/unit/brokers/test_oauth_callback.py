@@ -88,15 +88,15 @@ def test_the_function_gets_the_config_and_its_token_is_given() -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("unmarked", "this function is not marked"),
-        ("wrapper", "this function is not marked"),
+        ("unmarked", "this function does not have the decorator"),
+        ("wrapper", "this function does not have the decorator"),
         ("partial", "this is a partial"),
         ("bound", "this is a method"),
         ("tokens.of_an_object", "of_an_object belongs to a Tokens"),
         ("Tokens.token", "this is a property"),
         ("Tokens", "this is a type"),
         ("made_on_demand", "cannot be imported"),
-        ("subprocess.getoutput", "this function is not marked"),
+        ("subprocess.getoutput", "this function does not have the decorator"),
     ],
 )
 def test_what_its_author_has_not_marked_is_not_called(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
@@ -123,7 +123,7 @@ def test_a_module_of_python_itself_is_not_even_imported(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("other", [functools.partial(print), print, Tokens, staticmethod(unmarked), bound])
 def test_only_a_function_can_be_marked(other: Callable[..., object]) -> None:
-    with pytest.raises(TypeError, match="marks a function"):
+    with pytest.raises(TypeError, match="only for functions"):
         oauth_callback(other)
 
 

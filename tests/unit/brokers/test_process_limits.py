@@ -71,7 +71,7 @@ def test_the_error_of_a_client_without_a_thread_names_the_limit_and_what_to_set(
     assert said.startswith("ProcessLimitReached A Kafka client cannot be created: ")
     assert "Failed to create thread: Cannot allocate memory" in said
     assert (
-        "MB of address space (spark.executor.pyspark.memory, divided by spark.executor.cores), and needs more. Set the limit to"
+        "MB of address space (spark.executor.pyspark.memory, divided by spark.executor.cores), but needs more. Set the limit to"
         in said
     )
 

@@ -66,10 +66,10 @@ def test_a_line_is_written_its_repetitions_are_left_out_and_the_next_one_has_the
     clock.now += 2
     log.error("down after %d ms", 4)
     log.error("down after %d ms", 5)
-    assert shown.lines[1:] == ["down after 4 ms (3 lines like this omitted in 61 s)"]
+    assert shown.lines[1:] == ["down after 4 ms (3 lines like this suppressed in 61 s)"]
     clock.now += 3600
     log.error("down after %d ms", 6)
-    assert shown.lines[2:] == ["down after 6 ms (1 line like this omitted in 3600 s)"]
+    assert shown.lines[2:] == ["down after 6 ms (1 line like this suppressed in 3600 s)"]
     clock.now += 60
     log.error("down after %d ms", 7)
     assert shown.lines[3:] == ["down after 7 ms"], "nothing was left out"
@@ -84,7 +84,7 @@ def test_of_one_kind_some_lines_are_written_and_all_others_are_counted(log: logg
     clock.now += 60
     log.error(refused(99))
     log.error(refused(98))
-    assert shown.lines[MOST_OF_A_KIND:] == [f"{refused(99)} (96 lines like this omitted in 60 s)", refused(98)]
+    assert shown.lines[MOST_OF_A_KIND:] == [f"{refused(99)} (96 lines like this suppressed in 60 s)", refused(98)]
 
 
 def test_lines_of_another_logger_than_librdkafkas_have_no_kind(clock: Clock, shown: Shown) -> None:
@@ -126,7 +126,7 @@ def test_a_line_is_counted_once_by_the_filters_of_a_logger_and_of_a_handler(
         log.warning("down")
     clock.now += 60
     log.warning("down")
-    assert shown.lines == ["down", "down (2 lines like this omitted in 60 s)"]
+    assert shown.lines == ["down", "down (2 lines like this suppressed in 60 s)"]
 
 
 def test_a_signal_handler_may_log_while_a_line_is_counted(log: logging.Logger, clock: Clock, shown: Shown) -> None:

@@ -39,7 +39,7 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
     now = 40.0
     assert topics.ends([PLANNED]) == start([ADOPTED]) == {}
     now = 61.0
-    with pytest.raises(BrokerUnavailable, match="orders-0 has not returned its end offset for 61 s"):
+    with pytest.raises(BrokerUnavailable, match="orders-0 has not returned the partition's end offset for 61 s"):
         topics.ends([PLANNED])
     now = 500.0
     assert start([ADOPTED]) == {}  # the ledger has the patience for adoptions
@@ -79,7 +79,7 @@ def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: py
     now, back_at = 7200.0, 10800.0 + 120.0
     assert topics.ends([PLANNED]) == {}
     now = 10800.0
-    with pytest.raises(BrokerUnavailable, match=r"orders-0 has not returned its end offset for [67]\d s"):
+    with pytest.raises(BrokerUnavailable, match=r"orders-0 has not returned the partition's end offset for [67]\d s"):
         topics.ends([PLANNED])
 
 

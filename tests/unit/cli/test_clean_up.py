@@ -75,8 +75,8 @@ def test_an_old_mark_and_one_of_a_time_that_cannot_be_are_no_sign(ahead: timedel
     [
         ((), "either --query or --checkpoint"),
         (("--query", QUERY, "--checkpoint", "x"), "either --query or --checkpoint"),
-        (("--query", "invoices"), "--query 'invoices' is not a query's id"),
-        (("--checkpoint", "/no/such/folder"), "there is no metadata file with a query's id"),
+        (("--query", "invoices"), "--query 'invoices' is not a query id"),
+        (("--checkpoint", "/no/such/folder"), "there is no metadata file that contains a query's id"),
     ],
 )
 def test_a_query_that_is_not_named_or_not_once_is_an_error(arguments: tuple[str, ...], said: str) -> None:

@@ -73,7 +73,7 @@ def test_a_reset_and_what_becomes_held_and_released() -> None:
     owed = CommitRecord(stream="a", logged=1, done=1, next=9, owed=(OwedRange("b", 3, 2, 4),))
     settled = CommitRecord(stream="a", logged=1, done=1, next=9)
     assert events_of(view(commits={0: Foreign(10)}), view(commits={0: owed})) == [
-        ("reset", "orders-0: the committed offset went back from 10 to 2"),
+        ("reset", "orders-0: the committed offset moved back from 10 to 2"),
         ("held", "orders-0 [2, 4): held for stream b"),
     ]
     assert events_of(view(commits={0: owed}), view(commits={0: settled})) == [

@@ -38,7 +38,7 @@ def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixt
 def test_without_it_the_pure_reader_is_used_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unavailable = NativeUnavailable("its C code is not compiled")
+    unavailable = NativeUnavailable("its C code has not been compiled")
     monkeypatch.setattr(choice, "why_unavailable", lambda: unavailable)
 
     assert [choice.reader() for _ in range(3)] == [pure.read] * 3
@@ -46,7 +46,7 @@ def test_without_it_the_pure_reader_is_used_and_says_so_once(
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     assert "pure Python reader" in said.getMessage()
-    assert "its C code is not compiled" in said.getMessage()
+    assert "its C code has not been compiled" in said.getMessage()
     assert "To use the native reader: install the spark-groupsource wheel" in said.getMessage()
 
 

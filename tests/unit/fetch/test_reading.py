@@ -104,7 +104,7 @@ def test_nothing_is_asked_while_the_brokers_throttle_the_consumer_nor_for_some_t
     assert min(asked_at_s) >= began_s + 30.0 + reading.TASK_SILENCE_S - 1.0
     consumer = Consumer(clock, there_at_s=float("inf"))
     consumer.throttling.note(1000.0)
-    with pytest.raises(BrokerError, match="throttle this client"):
+    with pytest.raises(BrokerError, match="throttling this client"):
         read(consumer, 120_000)
 
 

@@ -76,7 +76,7 @@ def test_a_partition_without_a_leader_delays_no_other_and_is_an_error_when_its_p
     assert group.ledger.positions == {OTHER: 7}
     assert group.ledger.ready()
     group.pass_time(PATIENCE_S / 2)
-    with pytest.raises(BrokerUnavailable, match=f"leader of {NEW} has not answered"):
+    with pytest.raises(BrokerUnavailable, match=f"leader of {NEW} did not answer"):
         group.pass_time(1)
 
 

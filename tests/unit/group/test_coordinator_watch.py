@@ -107,7 +107,7 @@ def test_after_a_request_that_timed_out_it_is_asked_soon(play: Play) -> None:
     play.until(3 + DISAGREES_S + 2 * COMPARE_AGAIN_S + 2)
     assert play.asked[0] <= 3 + COMPARE_AGAIN_S + 2 * LOOK_AT_MEMBER_EVERY_S
     ((_, why),) = play.rejoins
-    assert "this driver has had orders-1, which is assigned to others" in why
+    assert "this driver has had orders-1, which is assigned to other members" in why
 
 
 @pytest.mark.parametrize("failure", [BrokerUnavailable("away"), NotAuthorized("no DESCRIBE")])

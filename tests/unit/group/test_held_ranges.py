@@ -136,8 +136,8 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))}, ME)
     lowest, above = caplog.messages
     assert lowest.endswith(
-        "(heldClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed, "
-        "the committed offsets do not move past them, and finished records above them count as lag: 35 so far"
+        "(heldClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed, the "
+        "committed offsets cannot move past them, and finished records above them count as lag: 35 so far"
     )
     assert above.startswith("5 offsets are held: stream third claimed them")
     assert "at an unknown time, in orders-3 [70, 75)." in above

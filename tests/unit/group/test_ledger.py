@@ -121,7 +121,7 @@ class TestAPartitionThatIsAskedBack:
         group.commit_fails = BrokerUnavailable("the coordinator is down")
         group.ledger.released(frozenset({ORDERS}))
         assert group.record(ORDERS).open == (OpenRange(7, 9),)
-        assert "claims of finished micro-batches stay unconfirmed" in caplog.text
+        assert "claims of finished micro-batches will stay unconfirmed" in caplog.text
 
     def test_is_no_reason_to_go_on_after_a_commit_without_an_answer(self, group: GroupInMemory) -> None:
         """It may arrive late, and undo the next claim."""
@@ -334,4 +334,4 @@ def test_a_finished_plan_that_no_record_can_show_is_worth_one_warning(
     group.ledger.durable(0)
     for _ in range(3):
         group.ledger.confirm()
-    assert caplog.text.count(f"a finished micro-batch of stream {ME} cannot be recorded in the group") == 1
+    assert caplog.text.count(f"a finished micro-batch from stream {ME} cannot be recorded in the group") == 1

@@ -125,8 +125,8 @@ class TestAPartitionIsAcquired:
         assert "stop one of the two. Nothing is lost or duplicated" in ways[0]
         assert "restore the newest checkpoint" in ways[1]
         assert "empty checkpoint" in ways[2]
-        assert "With heldClaims=reread, the query reads them (they are duplicated" in ways[2]
-        assert "With heldClaims=hold, it never reads them (they are missing" in ways[2]
+        assert "With heldClaims=reread, the query will read them (they will be duplicated" in ways[2]
+        assert "With heldClaims=hold, it will never read them (they will be missing" in ways[2]
 
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 9"):
@@ -198,7 +198,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         assert "restore the newest checkpoint. Nothing is lost or duplicated" in ways[1]
         assert "output does not have this micro-batch's rows" in ways[2]
         assert "`groupkafka reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`" in ways[2]
-        assert "No row is lost. Rows that other queries have already read at or after these offsets are duplicated" in ways[2]
+        assert "No row is lost. Rows that other queries have already read at or after these offsets will be duplicated" in ways[2]
         assert "output has the rows: follow the same steps, but set each partition to the group's position" in ways[3]
         assert "The state of stateful operators does not include these rows" in ways[3]
 

@@ -43,7 +43,7 @@ def test_two_settings_may_not_put_another_value() -> None:
     draft.put("group.id", "a", "group.id")
     assert draft.problems == []
     draft.put("group.id", "b", "other")
-    assert draft.problems == ["kafka.other: kafka.group.id sets the same thing to another value; keep only one of them."]
+    assert draft.problems == ["kafka.other: kafka.group.id sets the same thing to a different value; remove one of them."]
     assert draft.has_mistake("oth")
     assert not draft.has_mistake("group")
     assert draft.settings == {"group.id": "a"}

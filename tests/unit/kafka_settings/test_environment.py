@@ -74,7 +74,7 @@ def test_each_process_puts_in_its_own_value(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_malformed_one_is_refused_when_the_options_are_read(value: str) -> None:
     said = refusal({"client.rack": value})
     assert said.startswith("kafka.client.rack = ")
-    assert "${env:NAME}, where NAME has only letters, digits and _" in said
+    assert "${env:NAME}, where NAME contains only letters, digits and _" in said
 
 
 def test_any_other_setting_takes_the_text_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

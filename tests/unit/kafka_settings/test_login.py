@@ -120,7 +120,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "JAAS without password": ({**WITH_PLAIN, **jaas(PLAIN, 'username="a"')}, ("kafka.sasl.jaas.config", "no password")),
     "JAAS and names": (
         {**WITH_PLAIN, **jaas(PLAIN, 'username="a" password="b"'), "sasl.username": "c"},
-        ("kafka.sasl.username", "kafka.sasl.jaas.config sets the same thing to another value"),
+        ("kafka.sasl.username", "kafka.sasl.jaas.config sets the same thing to a different value"),
     ),
     "somebody's login module": (
         {**WITH_PLAIN, **jaas("com.example.OurLoginModule")},

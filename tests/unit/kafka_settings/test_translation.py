@@ -165,7 +165,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "half a character": ({"client.id": "a\ud800b"}, ("kafka.client.id", "surrogate")),
     "two names, two values": (
         {"fetch.max.wait.ms": "1", "fetch.wait.max.ms": "2"},
-        ("kafka.fetch.wait.max.ms", "kafka.fetch.max.wait.ms", "keep only one"),
+        ("kafka.fetch.wait.max.ms", "kafka.fetch.max.wait.ms", "remove one of them"),
     ),
     "plug-in": ({"plugin.library.paths": "/opt/code"}, ("kafka.plugin.library.paths", "native library")),
     "TLS provider below a folder": ({"ssl.providers": "../code"}, ("kafka.ssl.providers", "without paths")),

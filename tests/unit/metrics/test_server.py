@@ -62,7 +62,9 @@ class TestTheServer:
         self, server: MetricsServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(metrics_server, "PORT_PATIENCE_S", 0.3)
-        with pytest.raises(OptionError, match=f"metrics.port = {server.port}: the port is taken on 127.0.0.1.*metrics.port=0"):
+        with pytest.raises(
+            OptionError, match=f"metrics.port = {server.port}: the port is already in use on 127.0.0.1.*metrics.port=0"
+        ):
             serve(Tally("g"), "127.0.0.1", server.port)
 
     def test_a_port_that_the_run_before_still_has_is_waited_for(self) -> None:

@@ -71,9 +71,9 @@ def raised(name: str) -> tuple[str, float]:
 @pytest.mark.parametrize(
     ("give", "message"),
     [
-        (lambda: Token(SECRET, time.time() - 1), "librdkafka does not accept the token"),
-        (lambda: Token(SECRET + "\x7f", time.time() + 60), "librdkafka does not accept the token"),  # librdkafka's text quotes it
-        (lambda: Token(SECRET, time.time() + 60, "", {"auth": SECRET}), "librdkafka does not accept the token"),
+        (lambda: Token(SECRET, time.time() - 1), "librdkafka rejected the token"),
+        (lambda: Token(SECRET + "\x7f", time.time() + 60), "librdkafka rejected the token"),  # librdkafka's text quotes it
+        (lambda: Token(SECRET, time.time() + 60, "", {"auth": SECRET}), "librdkafka rejected the token"),
         (lambda: raised(""), "the function raised PermissionError"),
     ],
 )

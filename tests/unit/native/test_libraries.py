@@ -22,7 +22,7 @@ def test_the_librdkafka_of_this_installation_keeps_the_sizes_of_keys_where_they_
         ("_BELOW", 0x02000000, "must be the same"),
         ("_OUR_ABI", 0, "another version of this package"),
         ("KAFKA_FUNCTIONS", {"no_such_function": (None, ())}, "no rd_kafka_no_such_function"),
-        ("_OUR_FILE", Path("nowhere/nothing.so"), "not compiled"),
+        ("_OUR_FILE", Path("nowhere/nothing.so"), "not been compiled"),
     ],
 )
 def test_what_does_not_fit_is_not_used(name: str, value: object, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

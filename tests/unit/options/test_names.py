@@ -10,7 +10,7 @@ from tests.support.options import BASE, NEEDED, refusal
 
 def test_assign_is_refused_with_its_reason_and_what_to_write_instead() -> None:
     said = refusal({**NEEDED, "assign": "hunter2"})
-    assert said.startswith("assign: a consumer group assigns the partitions. Write subscribe ")
+    assert said.startswith("assign: a consumer group assigns the partitions. Use subscribe ")
     assert 'format("kafka")' in said
     assert "hunter2" not in said
 

@@ -70,7 +70,7 @@ def test_what_every_engine_reads_alike_is_passed_on_as_it_is(pattern: str, match
         ("a)(b", "this is not a regular expression (unbalanced parenthesis", "(a)(b)"),
         ("*a", "this is not a regular expression (nothing to repeat", "a*"),
         ("^*a", "this is not a regular expression (nothing to repeat", "^a"),
-        ("bücher", "topic names have only ASCII letters", "b.cher"),
+        ("bücher", "topic names contain only ASCII letters", "b.cher"),
     ],
 )
 def test_what_not_every_engine_reads_alike_is_refused_with_what_to_write_instead(java: str, said: str, instead: str) -> None:

@@ -160,7 +160,7 @@ def test_a_topic_that_is_no_longer_subscribed_is_left_when_nobody_has_adopted_it
 def test_offsets_of_two_streams_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     logged = run.logged()
     run.durable = logged
-    with pytest.raises(OffsetError, match="has offsets from two streams"):
+    with pytest.raises(OffsetError, match="contains offsets from two streams"):
         run.cycle.claim(logged, Run(monkeypatch).logged())
 
 

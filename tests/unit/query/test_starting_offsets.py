@@ -148,7 +148,7 @@ def test_what_a_leader_does_not_answer_is_kept_as_it_was_asked_and_does_not_dela
     start = starting(brokers, **options)
     assert start.for_new_stream(ALL)[SECOND] == unknown
     assert brokers.now <= AT_START_S + 3
-    assert "leaders of 1 partitions do not answer: orders-1." in caplog.text
+    assert "leaders of 1 partitions are not answering: orders-1." in caplog.text
     known = start.for_new_stream([FIRST])[FIRST]
     assert isinstance(known, int)
     assert known >= 0

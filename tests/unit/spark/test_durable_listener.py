@@ -71,7 +71,7 @@ def test_two_queries_of_one_group_for_one_topic_are_worth_one_warning(
     for plan in (1, 2):
         groups.progressed(progress("q1", end("s1", "orders-0", plan=plan), name="A"))
         groups.progressed(progress("q2", end("s2", "orders-1", plan=plan)))
-    expected = f"Queries A and q2 of this driver are members of group billing for the same topics, so {ONLY_ONE}"
+    expected = f"Queries A and q2 on this driver are members of group billing for the same topics, so {ONLY_ONE}"
     assert caplog.messages == [expected]
 
 
@@ -131,7 +131,7 @@ def test_two_sources_of_one_query_in_one_group_are_worth_one_warning(
 ) -> None:
     for plan in (0, 1):
         groups.progressed(progress("q1", end("s1", "orders-0", plan=plan), end("s2", "orders-1", plan=plan), name="A"))
-    assert caplog.messages == [f"Two sources of query A are members of group billing for the same topics, so {ONLY_ONE}"]
+    assert caplog.messages == [f"Two sources in query A are members of group billing for the same topics, so {ONLY_ONE}"]
 
 
 def state_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -67,7 +67,7 @@ for query in ("q-1", "q-2"):  # as a worker, which has a task of one query and t
     work_for(group="orders", query=query)
     log_to_stderr()
     for _ in range(3):
-        log.warning("the leader rejects the read")
+        log.warning("the leader rejected the read")
     librdkafka_log.error("1/1 brokers are down")
 work_for(query="q-3", topic="a\\nb", group=None)
 log.warning("written")
@@ -80,9 +80,9 @@ def test_a_line_names_the_group_and_the_query() -> None:
     done = subprocess.run([sys.executable, "-c", OF_TWO_QUERIES], capture_output=True, text=True, check=True)
     assert sorted(line.partition(": ")[2] for line in done.stderr.splitlines()) == [
         "group orders, query q-1: 1/1 brokers are down",
-        "group orders, query q-1: the leader rejects the read",
+        "group orders, query q-1: the leader rejected the read",
         "group orders, query q-2: 1/1 brokers are down",
-        "group orders, query q-2: the leader rejects the read",
+        "group orders, query q-2: the leader rejected the read",
         "nobody's",
         "query q-3, topic 'a\\nb': written",
     ]

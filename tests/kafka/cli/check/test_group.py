@@ -25,7 +25,7 @@ from tests.support.waiting import until
     ("group", "said"),
     [
         ("closed", ".*READ ACL on the group .kafka.group.id."),
-        ("shown-group", "shown-group: this user may describe it, but not join it."),
+        ("shown-group", "shown-group: this user may describe this group, but not join it."),
     ],
 )
 def test_a_group_that_may_not_be_joined_is_reported(
@@ -85,9 +85,9 @@ def test_members_with_range_may_offer_more_which_is_a_warning(
         checked = check(query(name, plain, kafka_group_id=f"group-of-{name}", kafka_group_instance_id="spare"))
     assert checked.exit_code == 0, checked.output
     assert checked.level("assignor") == "warning"
-    assert "all others offer cooperative-sticky too" in checked.of("assignor")[0][2]
+    assert "all other members offer cooperative-sticky too" in checked.of("assignor")[0][2]
     assert checked.level("instance id") == "warning"
-    assert "a member at 127.0.0.1 uses it" in checked.of("instance id")[0][2]
+    assert "a member at 127.0.0.1 is using it" in checked.of("instance id")[0][2]
 
 
 def test_more_members_than_partitions_is_a_warning(
@@ -176,8 +176,8 @@ def test_commits_that_may_have_been_left_for_too_long(
     assert "it is not known how long the group has been idle" in old.of("retention")[0][2]
     unread = left_at(1, now_ms - day_ms)
     assert (unread.level("retention"), unread.exit_code) == ("warning", 0)
-    assert "kept for 7 days without members" in unread.of("retention")[0][2]
-    assert f"in {name}-0 for example" in unread.of("retention")[0][2]
+    assert "expire after 7 days without members" in unread.of("retention")[0][2]
+    assert f"for example in {name}-0" in unread.of("retention")[0][2]
     read = left_at(2, now_ms)
     assert read.level("retention") == "ok"
     assert "has read within this time" in read.of("retention")[0][2]

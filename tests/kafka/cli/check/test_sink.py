@@ -35,7 +35,7 @@ def test_what_is_allowed_is_all_ok_and_writes_nothing_and_a_task_can_write_as_we
     assert "deliveryGuarantee=exactly-once" in checked.of("options")[0][2]
     assert checked.level("batches") == "warning"
     assert "DESCRIBE_CONFIGS" in checked.of("batches")[0][2]
-    assert "at most 16384 bytes" in checked.of("batches")[0][2]
+    assert "limited to 16384 bytes" in checked.of("batches")[0][2]
     assert read_committed(secured.cluster, topic) == before
     assert query.write(0, ["a"]).written == 1
 
@@ -98,9 +98,9 @@ def test_at_least_once_needs_neither_groups_nor_transactional_ids(
 @pytest.mark.parametrize(
     ("limit", "more", "said"),
     [
-        ("5000", {}, "max.message.bytes is 5000, so batches of rows have at most 5000 bytes. A row may have about 5000"),
-        ("2000000", {}, "have at most 1000000 bytes. A row may have about 1048576"),
-        ("5000", {"kafka_batch_size": "3000"}, "have at most 3000 bytes. A row may have about 5000"),
+        ("5000", {}, "max.message.bytes is 5000, so batches of rows are limited to 5000 bytes. A row can be up to about 5000"),
+        ("2000000", {}, "are limited to 1000000 bytes. A row can be up to about 1048576"),
+        ("5000", {"kafka_batch_size": "3000"}, "are limited to 3000 bytes. A row can be up to about 5000"),
     ],
 )
 def test_the_size_of_batches_is_compared_with_what_the_topic_takes(

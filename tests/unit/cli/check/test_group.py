@@ -59,8 +59,8 @@ def test_a_static_members_name_that_is_taken() -> None:
         for name, more in (("other", {}), ("spare", {}), ("spare", {"kafka_group_protocol": "consumer"}))
     )
     assert [found.level for found in (free, taken, refused)] == [Level.OK, Level.WARNING, Level.WARNING]
-    assert "takes its place" in taken.text
-    assert "is rejected until that member has left" in refused.text
+    assert "will take its place" in taken.text
+    assert "will be rejected until that member has left" in refused.text
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def retention(first: dict[TopicPartition, int | None], *members: GroupMember, cl
 def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
     idle = retention({ZERO: 30, ONE: 5})
     assert idle.level is Level.WARNING
-    assert "kept for 1 day without members" in idle.text
-    assert "in orders-0 for example" in idle.text
+    assert "expire after 1 day without members" in idle.text
+    assert "for example in orders-0" in idle.text
     assert "Start the query now" in idle.text
     for found, text in (
         (retention({ZERO: 30, ONE: 4}), "has read within this time"),

@@ -93,7 +93,7 @@ def line_of(group: str, **more: Any) -> str:
         (['{"orders":{"0":5}}', line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
         ([line_of("a", stream="5e8"), line_of("billing")], Level.OK, "micro-batch 10 of stream 5e7 is finished"),
         (['{"orders":{"0":5}}'], Level.WARNING, "has no offset from this source"),
-        (["-", '{"v":{"0":5}}', '{"v":3}'], Level.WARNING, "Set it to the writer's checkpointLocation"),
+        (["-", '{"v":{"0":5}}', '{"v":3}'], Level.WARNING, "Set the option to the writer's checkpointLocation"),
         ([line_of("a")], Level.ERROR, "belongs to the consumer group 'a', but kafka.group.id is 'billing'"),
         ([line_of("billing", v=3)], Level.ERROR, "another version of spark_groupsource wrote it in format 3"),
         ([line_of("billing", v=5)], Level.ERROR, "the query would fail"),
@@ -115,7 +115,7 @@ def test_a_micro_batch_without_a_commit_is_not_finished(tmp_path: Path) -> None:
 
 def test_a_checkpoint_before_the_first_micro_batch(tmp_path: Path) -> None:
     found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
-    assert (found.level, "has no micro-batch yet (offsets folder)" in found.text) == (Level.OK, True)
+    assert (found.level, "its offsets folder has no micro-batch yet" in found.text) == (Level.OK, True)
 
 
 def test_a_checkpoint_that_cannot_be_read_says_what_follows(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_checkpoint_that_cannot_be_read_says_what_follows(tmp_path: Path) -> N
     found = only(read_checkpoint(source(checkpointLocation=str(tmp_path))))
     assert found.level is Level.WARNING
     assert found.text.startswith(f"checkpointLocation = {tmp_path} cannot be read: ")
-    assert ". Until that is corrected, the claims" in found.text
+    assert ". Until this is fixed, a finished" in found.text
 
 
 def test_an_offset_log_of_a_newer_spark_names_the_location(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def start(
 def test_where_a_query_starts_with_commits_and_without() -> None:
     record = CommitRecord(stream="other", logged=4, done=3, next=20, open=(OpenRange(10, 20),))
     logs = LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7})
-    places = "1 at the group's commits and 1 without a commit at the latest (startingOffsets)"
-    found = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
+    places = "1 at the group's committed offsets and 1 without a committed offset at the latest (startingOffsets)"
+    found = [("ok", f"2 partitions: a query with a new checkpoint would start {places}; 30 offsets to read")]
     assert start([ZERO, ONE], {ZERO: record}, {ONE: 7}, logs) == found, "what another stream has claimed is not read"
 
 
@@ -236,11 +236,11 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "orders-0 [5, 7) of stream c." in running.text, "what a running member has in flight is its own"
     assert "orders-0 [5, 7) of stream c, orders-0 [10, 20) of stream b" in claims(None).text
     assert "others" not in claims(None).text
-    left = "continues without them; only the query that claimed them reads them, after you restart it"
+    left = "will continue without them; only the query that claimed them will read them, once you restart it"
     assert left in claims(None).text
     assert left in claims(None, heldClaims="hold").text
-    assert "reads them; records may be duplicated" in claims(None, heldClaims="reread").text
-    assert "reads them after 600 s; records may be duplicated" in claims(None, heldClaims="reread-after 10m").text
+    assert "will read them; records may be duplicated" in claims(None, heldClaims="reread").text
+    assert "will read them after 600 s; records may be duplicated" in claims(None, heldClaims="reread-after 10m").text
 
 
 def test_what_is_in_flight_while_a_classic_group_rebalances_is_its_members_own() -> None:

@@ -292,7 +292,7 @@ def test_a_location_without_the_query_is_one_warning(watched: Watch, caplog: pyt
     run.watch._wake()
     until(lambda: caplog.messages, "a warning")
     (warning,) = caplog.messages
-    assert "has no micro-batch from this query" in warning
+    assert "contains no micro-batch from this query" in warning
 
 
 def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(

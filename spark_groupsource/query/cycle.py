@@ -331,7 +331,7 @@ class Cycle:
         self._warned_of_claims = True
         log.warning(
             "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed unconfirmed for %.0f s. If a "
-            "partition has to move during such a time, it will be released with its claim unconfirmed, and other clients in "
+            "partition has to move in the meantime, it will be released with its claim unconfirmed, and other clients in "
             "the group will read the range again. Use smaller micro-batches, or raise handoff.drainTimeout",
             limit_s,
             open_s,

@@ -202,7 +202,7 @@ class TokenStore:
             topics: The topics that the micro-batch wrote to.
 
         Raises:
-            BrokerError, CommitError: See `GroupOffsets.commit`. If no topic accepts the token, this is the last refusal.
+            BrokerError, CommitError: See `GroupOffsets.commit`. If no topic accepts the token, the last topic's error.
         """
         refused: NotAuthorized | TopicNotFound | None = None
         for topic in self._topics_for_driver(topics):

@@ -351,7 +351,7 @@ def partitions_added(run: Run) -> None:
     """Add partitions to the topic while a driver is dead with a claim."""
     a, _ = run.pair()
     a.hold_at(Step.AFTER_CLAIM)
-    # With the classic protocol, the rebalance for new partitions, and all commits, wait until the dead member's session expires.
+    # With the classic protocol, the rebalance for new partitions and all commits wait until the killed member's session expires.
     strike(run, a, bystanders=run.protocol == "consumer")
     more = run.producer.partitions + 2
     client = run.brokers.client()
